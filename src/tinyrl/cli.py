@@ -1,0 +1,106 @@
+"""The `tinyrl` command. Each command imports its work inside, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+labs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(labs, name="lab", help="Check and repair your copy of a lab.")
+
+Lab = Annotated[Path, typer.Argument(help="A lab's notebook, or the folder that holds it.")]
+Array = Annotated[Path, typer.Argument(help="A .npy file of logprobs, [sequence, token].")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tinyrl {version('tinyrl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tinyrl(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    """Training-inference mismatch in LLM reinforcement learning: a course and its tools."""
+
+
+@app.command()
+def run(
+    notebooks: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Notebooks (.ipynb, or .py:percent) or folders of them."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="Where the executed notebooks go, as HTML.")
+    ] = Path("artifacts/html"),
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that one notebook may take.")
+    ] = 600,
+) -> None:
+    """Execute notebooks in a real kernel; all of notebooks/ if none is named."""
+    from .course import execute
+
+    paths = [Path("notebooks")] if notebooks is None else notebooks
+    raise typer.Exit(execute.run(paths, output=output, timeout=timeout))
+
+
+@labs.command("check")
+def lab_check(lab: Lab) -> None:
+    """Grade a lab here and now; exit 1 below full marks."""
+    from .course import labcheck
+
+    raise typer.Exit(labcheck.run(lab))
+
+
+@labs.command("doctor")
+def lab_doctor(
+    lab: Lab,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Repair what can be repaired.")
+    ] = False,
+) -> None:
+    """Find what silently costs marks: duplicated, stripped, renamed, converted cells."""
+    from .course import doctor
+
+    raise typer.Exit(doctor.run(lab, fix))
+
+
+@app.command()
+def diagnose(
+    rollout: Array,
+    train: Array,
+    mask: Annotated[
+        Path | None, typer.Option(help="A .npy file, true on real response tokens.")
+    ] = None,
+) -> None:
+    """How far two policies' logprobs of the same tokens are apart, and why that may be."""
+    from .diagnosis import command
+
+    raise typer.Exit(command.run(rollout, train, mask))
+
+
+def main() -> None:
+    """Run the command line; a missing extra is said in one line."""
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        if (error.name or "tinyrl").partition(".")[0] == "tinyrl":
+            raise
+        typer.echo(
+            f"This command needs {error.name}, which is not installed. In the folder of"
+            " the course, run `make lab`, or: python -m pip install -e '.[lab]'",
+            err=True,
+        )
+        sys.exit(2)

@@ -1,0 +1,130 @@
+"""What a logprob array is: `[B, T]` over response tokens, with a mask; checked.
+
+`logp[b, t]` is the log of the probability that was given to response token t itself. Rows
+are padded on the right and padding may hold anything, NaN included. So values are selected
+with `torch.where` before any arithmetic: `NaN * 0` is NaN, and so is its gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-6
+"""How far above 0 a logprob may lie: float32 rounding of log-softmax, nothing more."""
+
+
+def check_logps(mask: Any = None, **arrays: Any) -> tuple[Tensor, ...]:
+    """The named arrays and their mask, checked: `(first, second, ..., mask)`.
+
+    Arrays are `[B, T]` torch or numpy floats of one shape; half precision is upcast to
+    float32. `mask` is `[B, T]`, boolean or exactly 0 and 1; none means every token is real.
+    Padding comes back as 0, whatever it held, so that arithmetic on it is safe.
+
+    Raises `ValueError` naming the array, row and column of what is wrong: shapes, dtypes,
+    NaN, infinite or positive values of real tokens, or a row without a real token.
+    """
+    logps = {name: as_logp(name, x) for name, x in arrays.items()}
+    same_shape(logps)
+    real = as_mask(mask, next(iter(logps.values())))
+    if not real.any():
+        raise ValueError("mask is false everywhere: there is no real token to look at")
+    empty = (~real.any(1)).nonzero()
+    if len(empty):
+        row = int(empty[0])
+        raise ValueError(f"mask row {row} has no real token: an empty response")
+    checked = [checked_values(name, x, real) for name, x in logps.items()]
+    return (*checked, real)
+
+
+def as_logp(name: str, x: Any) -> Tensor:
+    """`x` as a float tensor `[B, T]`, at least float32. Values are not looked at."""
+    logp = _tensor(name, x)
+    if not logp.is_floating_point():
+        raise ValueError(f"{name} must hold floats, not {_dtype(logp)}")
+    if logp.dim() != 2:
+        raise ValueError(f"{name} must be [B, T], got shape {list(logp.shape)}")
+    if logp.numel() == 0:
+        raise ValueError(f"{name} is empty: shape {list(logp.shape)}")
+    return logp.float() if logp.dtype in (torch.float16, torch.bfloat16) else logp
+
+
+def as_mask(mask: Any, logp: Tensor) -> Tensor:
+    """`mask` as a boolean tensor shaped and placed as `logp`; all true where it is None."""
+    if mask is None:
+        return torch.ones_like(logp, dtype=torch.bool)
+    real = _tensor("mask", mask).to(logp.device)
+    if real.shape != logp.shape:
+        raise ValueError(
+            f"mask has shape {list(real.shape)}, logprobs have {list(logp.shape)}"
+        )
+    _refuse((real != 0) & (real != 1), real, "mask", "is neither 0 nor 1")
+    return real == 1
+
+
+def same_shape(arrays: dict[str, Tensor]) -> None:
+    """Raise unless all of `arrays` have the shape of the first."""
+    (first, x), *others = arrays.items()
+    for name, y in others:
+        if y.shape != x.shape:
+            raise ValueError(
+                f"{first} and {name} differ in shape: {list(x.shape)} and {list(y.shape)}"
+            )
+
+
+def checked_values(name: str, x: Tensor, mask: Tensor) -> Tensor:
+    """`x` with 0 for padding. Raises on a real token that holds no possible logprob."""
+    bad = ~(x.isfinite() & (x <= TOLERANCE)) & mask
+    if bad.any():
+        _refuse(bad & x.isnan(), x, name, "is not a number")
+        _refuse(bad & x.isinf(), x, name, "is infinite")
+        _refuse(bad, x, name, "is positive, so no logprob")
+    return torch.where(mask, x, 0.0)
+
+
+def token_logp(logits: Tensor, ids: Tensor) -> Tensor:
+    """Logprob of each of `ids [B, T]` under `logits [B, T, V]`: `[B, T]`, in nats."""
+    return torch.log_softmax(logits, -1).gather(-1, ids[..., None])[..., 0]
+
+
+def masked_sum(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
+    """Sum of `x` where `mask` is true, over all of it or over one dimension."""
+    kept = torch.where(mask, x, 0.0)
+    return kept.sum() if dim is None else kept.sum(dim)
+
+
+def masked_mean(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
+    """Mean of `x` where `mask` is true: divided by their number, not by the size of `x`.
+
+    The mean of no token is 0, so that a sequence without tokens adds nothing to a loss.
+    """
+    count = mask.sum() if dim is None else mask.sum(dim)
+    return masked_sum(x, mask, dim) / count.clamp_min(1)
+
+
+def _tensor(name: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    array: np.ndarray[Any, np.dtype[Any]] = np.asarray(x)
+    if array.dtype.name == "bfloat16":  # ml_dtypes, which torch cannot read
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold numbers, not {array.dtype}")
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return torch.from_numpy(np.ascontiguousarray(native))
+
+
+def _refuse(bad: Tensor, x: Tensor, name: str, why: str) -> None:
+    places = bad.nonzero()
+    if len(places):
+        at = tuple(places[0].tolist())
+        where = ", ".join(f"{n} {i}" for n, i in zip(("row", "column"), at, strict=False))
+        more = f" ({len(places)} such values)" if len(places) > 1 else ""
+        raise ValueError(f"{name} {where} {why}: {x[at].item():.6g}{more}")
+
+
+def _dtype(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")

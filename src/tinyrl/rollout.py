@@ -1,0 +1,69 @@
+"""Batched generation with a KV cache: the inference engine of the pair.
+
+It reports, for each sampled token, the logprob under the stack that sampled it. That is
+the number which the trainer must later agree with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .model import GPT, Cache
+from .sampling import gumbel
+from .stack import Stack
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sampled responses. Rows are sequences, right-padded over T response columns."""
+
+    prompt: Tensor
+    """Token ids `[B, P]`."""
+    response: Tensor
+    """Token ids `[B, T]`; the pad id behind the end."""
+    mask: Tensor
+    """Boolean `[B, T]`, true up to and including the end token."""
+    logp_rollout: Tensor
+    """Logprob of each token as the rollout stack reported it, `[B, T]`; 0 in padding."""
+    top1_rollout: Tensor
+    """The rollout stack's likeliest token at each place, `[B, T]`."""
+
+
+@torch.no_grad()
+def rollout(
+    model: GPT,
+    prompts: Tensor,
+    stack: Stack,
+    generator: torch.Generator,
+    *,
+    max_new: int,
+    eos_id: int,
+    pad_id: int,
+) -> Batch:
+    """Sample one response of at most `max_new` tokens for each of `prompts [B, P]`."""
+    B, P = prompts.shape
+    if prompts.numel() == 0:
+        raise ValueError(f"prompts must be [B, P] with tokens in them, not {[B, P]}")
+    ops, cache = stack.ops(), Cache(model.config, B)
+    positions = stack.positions.ids(P, P + max_new)
+    noise = gumbel((max_new, B, model.config.vocab_size), generator)
+    logits = model(prompts, ops, positions[:P], cache, since=P - 1)[:, 0]
+    seen, tokens = [], []
+    alive = torch.ones(B, dtype=torch.bool)
+    for t in range(max_new):
+        token = (stack.sampler.process(logits) + noise[t]).argmax(-1)
+        seen.append(logits)
+        tokens.append(torch.where(alive, token, pad_id))
+        alive = alive & (token != eos_id)
+        if t + 1 == max_new or not alive.any():
+            break
+        place = positions[P + t : P + t + 1]
+        logits = model(tokens[-1][:, None], ops, place, cache)[:, 0]
+    response, all_logits = torch.stack(tokens, 1), torch.stack(seen, 1)
+    ended = (response == eos_id).cumsum(1)
+    mask = (ended == 0) | ((ended == 1) & (response == eos_id))
+    logp = stack.sampler.reported(all_logits, response).masked_fill(~mask, 0.0)
+    return Batch(prompts, response, mask, logp, all_logits.argmax(-1))

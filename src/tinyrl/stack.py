@@ -1,0 +1,94 @@
+"""A stack: everything besides weights and tokens that decides a logprob.
+
+A mismatch is the difference between two of these values. Injecting one is `replace_at`,
+listing it is `diff`, finding it is putting back one path after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from .kernels import Kernels, Numerics, Ops, make
+from .model import Positions
+from .sampling import Sampler
+
+
+@dataclass(frozen=True)
+class Stack:
+    """How a forward pass turns token ids into a logprob."""
+
+    numerics: Numerics = field(default_factory=Numerics)
+    kernels: Kernels = field(default_factory=Kernels)
+    positions: Positions = field(default_factory=Positions)
+    sampler: Sampler = field(default_factory=Sampler)
+
+    def ops(self) -> Ops:
+        """The operations of one pass or rollout under this stack."""
+        return make(self.kernels, self.numerics)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One leaf of a stack: `numerics.kv`, its type, default and, if listed, its choices."""
+
+    path: str
+    type: type
+    default: Any
+    choices: tuple[Any, ...] | None
+
+
+def leaves(part: Any, prefix: str = "") -> Iterator[Field]:
+    """The leaves of a stack (or of one of its parts), depth first, with dotted paths."""
+    hints = get_type_hints(type(part))
+    for f in fields(part):
+        value, path = getattr(part, f.name), f"{prefix}{f.name}"
+        if is_dataclass(value):
+            yield from leaves(value, f"{path}.")
+        else:
+            listed = get_origin(hints[f.name]) is Literal
+            yield Field(
+                path, type(value), value, get_args(hints[f.name]) if listed else None
+            )
+
+
+def diff(a: Stack, b: Stack) -> dict[str, tuple[Any, Any]]:
+    """What differs, by path: `{"numerics.kv": ("int8", "fp32")}`. Empty if nothing does."""
+    pairs = zip(leaves(a), leaves(b), strict=True)
+    return {x.path: (x.default, y.default) for x, y in pairs if x.default != y.default}
+
+
+def replace_at(stack: Stack, path: str, value: Any) -> Stack:
+    """The stack with the leaf at `path` set. Errors name the path and what it accepts."""
+    known = {f.path: f for f in leaves(Stack())}
+    if path not in known:
+        raise ValueError(f"a stack has no field {path!r}; it has {', '.join(known)}")
+    leaf = known[path]
+    if leaf.choices is not None and value not in leaf.choices:
+        raise ValueError(f"{path} must be one of {leaf.choices}, not {value!r}")
+    if leaf.type in (int, float):
+        try:
+            value = leaf.type(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{path} must be a number, not {value!r}") from None
+    part, name = path.split(".")
+    return replace(stack, **{part: replace(getattr(stack, part), **{name: value})})
+
+
+def _low(fmt: str) -> Stack:
+    return replace_at(
+        replace_at(Stack(), "numerics.weights", fmt), "numerics.activations", fmt
+    )
+
+
+PRESETS: dict[str, Stack] = {
+    "fp32": Stack(),
+    "fp16": _low("fp16"),
+    "bf16": _low("bf16"),
+    "int8_weights": replace_at(Stack(), "numerics.weights", "int8"),
+    "int4_weights": replace_at(Stack(), "numerics.weights", "int4"),
+    "fp8_kv": replace_at(Stack(), "numerics.kv", "fp8_e4m3"),
+    "true_on_policy": Stack(kernels=Kernels(attention="naive", shapes="fixed")),
+}
+"""Stacks by name. Two sides that both run "true_on_policy" agree to the last bit."""

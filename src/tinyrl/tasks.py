@@ -1,0 +1,146 @@
+"""A task asks, and can verify the answer without a model: RL with verifiable rewards.
+
+`CumSum` needs a chain of thought: each token is right only if every one before it was.
+Its demonstrations are sloppy on purpose, so that supervised training stops at a pass rate
+near (1 - p_slip)^n and leaves reinforcement learning something to sharpen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .tokens import Tokenizer
+
+
+class Task(Protocol):
+    """What a trainer needs of a task."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def max_new(self) -> int:
+        """Tokens that a right response needs, eos included."""
+        ...
+
+    def prompts(self, B: int, generator: torch.Generator) -> Tensor:
+        """[B, P] ids, all of the same length, ending where the assistant's turn begins."""
+        ...
+
+    def demonstrations(self, B: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Prompts [B, P] and responses [B, T] to imitate."""
+        ...
+
+    def reward(self, prompts: Tensor, response: Tensor, mask: Tensor) -> Tensor:
+        """[B, P], [B, T], bool [B, T] -> [B] float32."""
+        ...
+
+
+@dataclass(frozen=True)
+class CumSum:
+    """The user says n digits; the answer is their n running totals modulo 10, then eos.
+
+    "3 1 4" -> "3 4 8 <end>". In a demonstration each step goes wrong with probability
+    `p_slip`, by 1 to 9 uniformly, and the totals go on from the wrong one.
+    """
+
+    n: int = 12
+    p_slip: float = 0.08
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n is {self.n}: the task needs at least one digit")
+        if not 0 <= self.p_slip <= 1:
+            raise ValueError(f"p_slip is {self.p_slip}: a probability is between 0 and 1")
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer()
+
+    @property
+    def max_new(self) -> int:
+        return self.n + 1
+
+    @cached_property
+    def _blank(self) -> Tensor:
+        """[P] ids of the prompt whose digits are all 0, through the real chat template."""
+        zeros = " ".join("0" * self.n)
+        return torch.tensor(self.tokenizer.chat([{"role": "user", "content": zeros}]))
+
+    @cached_property
+    def _is_digit(self) -> Tensor:
+        """[P] bool: where the digits of a prompt are."""
+        return self._blank == self.tokenizer.digit_0
+
+    def prompts(self, B: int, generator: torch.Generator) -> Tensor:
+        """[B, P] ids of conversations with n uniform digits, P = n + 4."""
+        device = generator.device
+        digits = torch.randint(10, (B, self.n), generator=generator, device=device)
+        prompts = self._blank.to(device).repeat(B, 1)
+        prompts[:, self._is_digit.to(device)] += digits
+        return prompts
+
+    def answer(self, prompts: Tensor) -> Tensor:
+        """[B, P] -> [B, n + 1] ids of the right response, eos included."""
+        return self._response(self._digits(prompts))
+
+    def demonstrations(self, B: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Prompts [B, P] and sloppy responses [B, n + 1]."""
+        prompts = self.prompts(B, generator)
+        digits = self._digits(prompts)
+        shape, device = digits.shape, generator.device
+        slips = torch.rand(shape, generator=generator, device=device) < self.p_slip
+        wrong_by = torch.randint(1, 10, shape, generator=generator, device=device)
+        return prompts, self._response(digits + slips * wrong_by)
+
+    def reward(self, prompts: Tensor, response: Tensor, mask: Tensor) -> Tensor:
+        """[B] float32: 1 if the response is the answer, whole and nothing after it, else 0.
+
+        `response` is [B, T] and `mask` bool [B, T]; T may be shorter or longer than the
+        answer, and padding may hold anything.
+        """
+        _check_response(prompts, response, mask)
+        answer = self.answer(prompts)
+        T = min(response.shape[1], self.max_new)
+        right = response[:, :T] == answer[:, :T]
+        complete = mask.sum(1) == self.max_new
+        return (complete & (right | ~mask[:, :T]).all(1)).float()
+
+    def _digits(self, prompts: Tensor) -> Tensor:
+        """[B, P] ids -> [B, n] digits; ValueError naming a row that isn't such a prompt."""
+        blank, is_digit = self._blank.to(prompts.device), self._is_digit.to(prompts.device)
+        if prompts.ndim != 2 or prompts.shape[1] != len(blank):
+            want, shape = f"[B, {len(blank)}] for n={self.n}", list(prompts.shape)
+            raise ValueError(f"prompts must be {want}, not {shape}")
+        digits = prompts - blank
+        good = torch.where(is_digit, (digits >= 0) & (digits < 10), digits == 0).all(1)
+        if not good.all():
+            row = int((~good).nonzero()[0])
+            text = prompts[row].tolist()
+            raise ValueError(f"prompts[{row}] is not a prompt of {self}: {text}")
+        return digits[:, is_digit]
+
+    def _response(self, steps: Tensor) -> Tensor:
+        """[B, n] additions -> [B, n + 1] ids of their running totals modulo 10, and eos."""
+        totals = self.tokenizer.digit_0 + steps.cumsum(1) % 10
+        return torch.nn.functional.pad(totals, (0, 1), value=self.tokenizer.eos_id)
+
+
+def _check_response(prompts: Tensor, response: Tensor, mask: Tensor) -> None:
+    if response.ndim != 2 or len(response) != len(prompts) or not response.shape[1]:
+        want = f"[{len(prompts)}, T] with T > 0"
+        raise ValueError(f"response must be {want}, not {list(response.shape)}")
+    if mask.shape != response.shape or mask.dtype != torch.bool:
+        found = f"{mask.dtype} {list(mask.shape)}"
+        raise ValueError(f"mask must be bool {list(response.shape)}, not {found}")
+    holes = (mask[:, 1:] & ~mask[:, :-1]).any(1)
+    for row in (~mask[:, 0] | holes).nonzero().flatten().tolist():
+        what = "has a gap" if holes[row] else "has no token"
+        raise ValueError(
+            f"mask[{row}] {what}: true on the tokens of a response, then false"
+        )

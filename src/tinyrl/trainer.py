@@ -1,0 +1,222 @@
+"""Supervised warm start, then RL: two short loops with their diagnostics beside the loss.
+
+`rl` is the picture of the course: a rollout stack samples with some version of the
+weights, a training stack scores the same tokens with the newest, and what lies between
+the two is measured at every step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .advantages import group_advantages
+from .correction import Correction
+from .metrics import Mismatch, compare
+from .model import GPT
+from .objectives import LossView, diagnostics, grpo
+from .rollout import Batch, rollout
+from .scoring import response_logits, score
+from .stack import Stack
+from .tasks import Task
+
+
+def generate(
+    model: GPT, task: Task, prompts: Tensor, stack: Stack, generator: torch.Generator
+) -> Batch:
+    """A rollout with the task's end, padding and length."""
+    tok = task.tokenizer
+    return rollout(
+        model,
+        prompts,
+        stack,
+        generator,
+        max_new=task.max_new,
+        eos_id=tok.eos_id,
+        pad_id=tok.pad_id,
+    )
+
+
+def pass_rate(
+    model: GPT, task: Task, stack: Stack, generator: torch.Generator, n: int = 256
+) -> float:
+    """Share of `n` fresh prompts that are answered rightly when sampling under `stack`."""
+    batch = generate(model, task, task.prompts(n, generator), stack, generator)
+    return float(task.reward(batch.prompt, batch.response, batch.mask).mean())
+
+
+def sft(
+    model: GPT,
+    task: Task,
+    *,
+    generator: torch.Generator,
+    steps: int = 250,
+    batch: int = 128,
+    lr: float = 4e-3,
+) -> Iterator[float]:
+    """Learn from the task's demonstrations; yields the loss (nats a token) of each step.
+
+    The demonstrations are sloppy on purpose: the skill is there afterwards, and RL has
+    something left to do.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), lr, (0.9, 0.99), fused=True)
+    for step in range(steps):
+        warm = min(1, (step + 1) / 10)
+        optimizer.param_groups[0]["lr"] = lr * warm * (1 - step / steps)
+        prompts, responses = task.demonstrations(batch, generator)
+        logits = response_logits(model, prompts, responses, Stack())
+        loss = F.cross_entropy(logits.flatten(0, 1), responses.flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        yield loss.item()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Sizes and rates of an RL run. The defaults learn the course's task from a third."""
+
+    groups: int = 12
+    group_size: int = 8
+    minibatches: int = 2
+    lr: float = 5e-4
+    warmup: int = 10  # without it the first Adam steps destroy the policy
+    max_grad_norm: float = 1.0
+    clip: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "group_size", "minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.groups * self.group_size % self.minibatches:
+            raise ValueError(
+                f"{self.groups * self.group_size} sequences do not split into "
+                f"{self.minibatches} equal minibatches"
+            )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one RL step saw. Means over its minibatches where there are several."""
+
+    step: int
+    reward: float
+    """Mean reward of the sampled responses: the rollout policy's, not the trainer's."""
+    mismatch: Mismatch
+    """Rollout against trainer, before any update of this step."""
+    loss: float
+    grad_norm: float
+    clip_fraction: float
+    entropy: float
+    """Of the training stack's next-token distributions, nats a token."""
+    kept: float
+    """Share of tokens that the correction kept."""
+    seconds: dict[str, float] = field(repr=False)
+    """Wall time of generate, score, backward (with its forward) and bookkeeping."""
+
+
+def rl(
+    model: GPT,
+    task: Task,
+    *,
+    generator: torch.Generator,
+    steps: int = 135,
+    rollout_stack: Stack | None = None,
+    train_stack: Stack | None = None,
+    view: LossView | None = None,
+    correction: Correction | None = None,
+    staleness: int = 0,
+    recipe: Recipe | None = None,
+) -> Iterator[Step]:
+    """GRPO (arXiv 2402.03300) on `model` in place; yields a `Step` after each update.
+
+    Rollouts come from the weights of `staleness` steps ago under `rollout_stack`; the loss
+    is computed under `train_stack`. `view.anchor` says whose probability is the old one in
+    the ratio: recomputed by the trainer, or as the rollout reported it. `correction`
+    weighs or masks tokens by (trainer's old) / (rollout's) probability.
+    """
+    rollout_stack, train_stack = rollout_stack or Stack(), train_stack or Stack()
+    view, correction = view or LossView(), correction or Correction()
+    recipe = recipe or Recipe()
+    if staleness < 0:
+        raise ValueError(f"staleness must be at least 0, not {staleness}")
+    optimizer = torch.optim.Adam(model.parameters(), recipe.lr, (0.9, 0.99), fused=True)
+    sampler = deepcopy(model)
+    versions = deque([_weights(model)], maxlen=staleness + 1)
+    for step in range(steps):
+        clock = Clock()
+        prompts = task.prompts(recipe.groups, generator)
+        prompts = prompts.repeat_interleave(recipe.group_size, 0)
+        sampler.load_state_dict(versions[0])
+        batch = generate(sampler, task, prompts, rollout_stack, generator)
+        clock.lap("generate")
+        with torch.no_grad():
+            old = score(model, batch.prompt, batch.response, train_stack)
+        clock.lap("score")
+        reward = task.reward(batch.prompt, batch.response, batch.mask)
+        mismatch = compare(
+            batch.logp_rollout,
+            old.logp,
+            batch.mask,
+            top1_rollout=batch.top1_rollout,
+            top1_train=old.top1,
+        )
+        weight, kept = correction.apply(old.logp, batch.logp_rollout, batch.mask)
+        advantages = group_advantages(reward, recipe.group_size)
+        logp_old = old.logp if view.anchor == "recompute" else batch.logp_rollout
+        clock.lap("bookkeeping")
+        optimizer.param_groups[0]["lr"] = recipe.lr * min(1, (step + 1) / recipe.warmup)
+        seen = []
+        for rows in torch.randperm(len(reward), generator=generator).chunk(
+            recipe.minibatches
+        ):
+            logp = score(model, batch.prompt[rows], batch.response[rows], train_stack).logp
+            clip = {"eps_low": recipe.clip, "eps_high": recipe.clip}
+            arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
+            loss = grpo(*arrays, weight=weight[rows], aggregation=view.aggregation, **clip)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
+            optimizer.step()
+            clock.lap("backward")
+            health = diagnostics(*arrays, **clip)
+            seen.append((loss.item(), norm.item(), health["clip_fraction"]))
+            clock.lap("bookkeeping")
+        versions.append(_weights(model))
+        loss_, norm_, clipped = (sum(x) / len(seen) for x in zip(*seen, strict=True))
+        yield Step(
+            step=step,
+            reward=reward.mean().item(),
+            mismatch=mismatch,
+            loss=loss_,
+            grad_norm=norm_,
+            clip_fraction=clipped,
+            entropy=old.entropy[batch.mask].mean().item(),
+            kept=(kept.sum() / batch.mask.sum()).item(),
+            seconds=clock.laps,
+        )
+
+
+class Clock:
+    """Wall time, split by what it was spent on."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Book the time since the last lap under `name`."""
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
+        self._last = now
+
+
+def _weights(model: GPT) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in model.state_dict().items()}

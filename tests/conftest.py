@@ -1,0 +1,7 @@
+"""Hypothesis for a shared machine: no time limit on an example, the same ones every run."""
+
+from hypothesis import settings
+
+settings.register_profile("tinyrl", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=2000)  # by hand, for bugs
+settings.load_profile("tinyrl")
