@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 labs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(labs, name="lab", help="Check and repair your copy of a lab.")
 
-Lab = Annotated[Path, typer.Argument(help="A lab's notebook, or the folder that holds it.")]
+Lab = Annotated[Path, typer.Argument(help="A lab's name, its notebook, or its folder.")]
 Array = Annotated[Path, typer.Argument(help="A .npy file of logprobs, [sequence, token].")]
 
 

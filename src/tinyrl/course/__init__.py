@@ -1,0 +1,49 @@
+"""What the notebooks need and the library does not; names load when they are first used.
+
+A cell writes `from tinyrl.course import check, hint, solution, progress, claim, panel`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tinyrl.course.checks import CheckFailed, NotAttempted, check
+    from tinyrl.course.claims import ClaimFailed, claim
+    from tinyrl.course.coach import hint, progress, solution
+    from tinyrl.course.panels import panel
+    from tinyrl.course.words import set_language
+
+# A file is never called like a function in it: importing the file would hide the function.
+_HOME = {
+    "check": "checks",
+    "CheckFailed": "checks",
+    "NotAttempted": "checks",
+    "hint": "coach",
+    "solution": "coach",
+    "progress": "coach",
+    "claim": "claims",
+    "ClaimFailed": "claims",
+    "panel": "panels",
+    "set_language": "words",
+}
+
+__all__ = [
+    "CheckFailed",
+    "ClaimFailed",
+    "NotAttempted",
+    "check",
+    "claim",
+    "hint",
+    "panel",
+    "progress",
+    "set_language",
+    "solution",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

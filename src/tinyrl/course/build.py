@@ -1,0 +1,245 @@
+"""Build every notebook of the course from its source, a text notebook (py:percent).
+
+`notebooks/NN_name.py` becomes `notebooks/NN_name.ipynb`. `solutions/labNN_name.py`, the
+only place where a lab is written, becomes `solutions/labNN_name/labNN_name.ipynb` (not in
+git), nbgrader's `generate_assignment` makes the student's version of it, and that is
+written twice: to `labs/`, where learners answer, and to `src/tinyrl/course/released/`, the
+untouched copy by which `lab doctor` repairs and `lab check` knows the tests.
+
+The same sources always give the same bytes. A cell's id is its nbgrader `grade_id`, or an
+`id="..."` in its header, or comes from its own text: editing one cell leaves the ids of
+the others alone. Usage: `python -m tinyrl.course.build [--check]` at the root of a clone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import logging
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jupytext  # type: ignore[import-untyped]
+import nbformat
+from nbformat import NotebookNode
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from tinyrl.course import notebooks
+
+CONFIG = "nbgrader_config.py"
+RELEASED = Path("src/tinyrl/course/released")
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+
+class BuildError(Exception):
+    """A source that does not build: which one, and why."""
+
+
+def parse(source: Path) -> NotebookNode:
+    """Read a py:percent source as a notebook in its canonical form."""
+    nb = jupytext.reads(source.read_text("utf-8"), fmt="py:percent")
+    return canonical(nb, source.stem)
+
+
+def canonical(nb: NotebookNode, name: str) -> NotebookNode:
+    """`nb` without outputs and volatile metadata, with ids that its cells alone decide."""
+    nb = notebooks.copy(nb)
+    nb.nbformat, nb.nbformat_minor = 4, 5
+    nb.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    seen: Counter[str] = Counter()
+    for cell in nb.cells:
+        cell.id = _cell_id(cell, name, seen)
+        cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own bookkeeping
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return nb
+
+
+def _cell_id(cell: NotebookNode, name: str, seen: Counter[str]) -> str:
+    """The cell's id; raises `BuildError` when a chosen one is used twice."""
+    grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+    if chosen := cell.metadata.pop("id", grade_id):
+        if seen[chosen]:
+            raise BuildError(f"{name}: two cells are called {chosen!r}")
+        seen[chosen] += 1
+        return str(chosen)
+    text = f"{name}\n{cell.cell_type}\n{cell.source}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    seen[digest] += 1
+    return digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+
+
+def dumps(nb: NotebookNode) -> str:
+    """The notebook file's text; `BuildError` for a notebook that Jupyter would refuse."""
+    try:
+        nbformat.validate(nb)
+    except nbformat.ValidationError as error:
+        raise BuildError(f"not a valid notebook: {error}") from error
+    return notebooks.dumps(nb)
+
+
+def build(root: Path) -> dict[Path, str]:
+    """Every generated file under `root`: relative path to text. Writes nothing."""
+    made = {
+        Path("notebooks", f"{source.stem}.ipynb"): dumps(parse(source))
+        for source in sorted((root / "notebooks").glob("*.py"))
+    }
+    solutions = {
+        source.stem: dumps(parse(source))
+        for source in sorted((root / "solutions").glob("*.py"))
+    }
+    for name, text in release(solutions, root / CONFIG).items():
+        made[Path("solutions", name, f"{name}.ipynb")] = solutions[name]
+        made[Path("labs", name, f"{name}.ipynb")] = text
+        made[RELEASED / f"{name}.ipynb"] = text
+    return made
+
+
+def release(solutions: dict[str, str], config_file: Path) -> dict[str, str]:
+    """Each solution as nbgrader releases it to students, by the course's own settings."""
+    if not solutions:
+        return {}
+    from nbgrader.converters.base import NbGraderException  # type: ignore[import-untyped]
+    from nbgrader.converters.generate_assignment import (  # type: ignore[import-untyped]
+        GenerateAssignment,
+    )
+    from nbgrader.coursedir import CourseDirectory  # type: ignore[import-untyped]
+
+    with tempfile.TemporaryDirectory() as folder, _quiet() as errors:
+        for name, text in solutions.items():
+            source = Path(folder, "solutions", name, f"{name}.ipynb")
+            source.parent.mkdir(parents=True)
+            source.write_text(text, "utf-8")
+        config = settings(config_file)
+        config.CourseDirectory.root = folder
+        config.CourseDirectory.db_url = f"sqlite:///{folder}/gradebook.db"
+        course = CourseDirectory(config=config, student_id=".", assignment_id="*")
+        try:
+            GenerateAssignment(coursedir=course, config=config).start()
+        except NbGraderException as error:
+            raise BuildError("\n".join([str(error), *errors])) from error
+        return {name: _released(Path(folder, "labs", name), name) for name in solutions}
+
+
+def settings(config_file: Path) -> Config:
+    """nbgrader's settings as the course has them."""
+    config: Config = PyFileConfigLoader(str(config_file)).load_config()
+    return config
+
+
+def _released(folder: Path, name: str) -> str:
+    """The one notebook that nbgrader put in `folder`; anything beside it is a leak."""
+    files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    if files != [f"{name}.ipynb"]:
+        raise BuildError(f"{name}: nbgrader would release {files}, not one notebook")
+    return dumps(canonical(notebooks.read(folder / files[0]), name))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[list[str]]:
+    """Collect what nbgrader logs as errors, and keep its chatter off the screen."""
+    errors: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno >= logging.ERROR:
+                errors.append(record.getMessage())
+
+    logger, handler = logging.getLogger("traitlets"), Collect()
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's own code
+            yield errors
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def differences(root: Path, made: dict[Path, str]) -> list[str]:
+    """One line for every committed file that is not what the sources generate."""
+    found = []
+    for path, text in made.items():
+        if path.parts[0] == "solutions":  # not committed
+            continue
+        file = root / path
+        if not file.exists():
+            found.append(f"{path}: missing")
+        elif (there := file.read_text("utf-8")) != text:
+            line = _first_difference(there, text)
+            found.append(f"{path}:{line}: not what its source gives")
+    committed = [*(root / "notebooks").glob("*.ipynb"), *(root / RELEASED).rglob("*")]
+    committed += (root / "labs").rglob("*")
+    files = [p for p in committed if p.is_file() and ".ipynb_checkpoints" not in p.parts]
+    strays = {p.relative_to(root) for p in files} - made.keys()
+    return found + [f"{path}: no source generates it" for path in sorted(strays)]
+
+
+def _first_difference(a: str, b: str) -> int:
+    """The number, from 1, of the first line in which two texts differ."""
+    pairs = enumerate(zip(a.splitlines(), b.splitlines(), strict=False), start=1)
+    return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
+
+
+def write(root: Path, made: dict[Path, str], *, force: bool = False) -> list[Path]:
+    """Write what has changed and return its paths, but never over a learner's answers.
+
+    A lab that differs from the last released copy holds somebody's work.
+    """
+    for path in made:
+        lab, last = root / path, root / RELEASED / path.name
+        if path.parts[0] == "labs" and lab.exists() and last.exists() and not force:
+            there = lab.read_text("utf-8")
+            if there not in (last.read_text("utf-8"), made[path]):
+                raise BuildError(
+                    f"{path} holds work of its own, which a build would write over: "
+                    "move it away, or build with --force"
+                )
+    changed = []
+    for path, text in made.items():
+        file = root / path
+        if not file.exists() or file.read_text("utf-8") != text:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8", newline="\n")
+            changed.append(path)
+    return changed
+
+
+def main(argv: list[str] | None = None) -> int:
+    usage = "python -m tinyrl.course.build"
+    parser = argparse.ArgumentParser(prog=usage, description="Build notebooks and labs.")
+    parser.add_argument("--check", action="store_true", help="only look; exit 1 if stale")
+    parser.add_argument("--force", action="store_true", help="write over answers in labs/")
+    options = parser.parse_args(argv)
+    root = Path.cwd()
+    if not (root / CONFIG).exists():
+        print(f"no {CONFIG} here: run this at the root of a clone", file=sys.stderr)
+        return 2
+    try:
+        made = build(root)
+        lines: list[Any]
+        if options.check:
+            lines = differences(root, made)
+            hint = ["run: python -m tinyrl.course.build"] if lines else ["all up to date"]
+            print("\n".join([*lines, *hint]))
+            return 1 if lines else 0
+        lines = write(root, made, force=options.force)
+        print("\n".join([f"wrote {path}" for path in lines] or ["all up to date"]))
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

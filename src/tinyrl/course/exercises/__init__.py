@@ -1,0 +1,25 @@
+"""The exercises of every lab, in the order in which the lab asks them."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from tinyrl.course.exercise import Exercise
+from tinyrl.course.exercises import lab01
+
+LABS: dict[str, tuple[Exercise, ...]] = {"lab01_two_policies": lab01.EXERCISES}
+
+
+def find(name: str) -> Exercise:
+    """The exercise called `name`; `ValueError` names the nearest where there is none."""
+    known = {exercise.name: exercise for lab in LABS.values() for exercise in lab}
+    if name in known:
+        return known[name]
+    near = get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
+    raise ValueError(f"no exercise is called {name!r}: {hint}")
+
+
+def lab_of(name: str) -> str:
+    """The lab in which the exercise `name` is asked."""
+    return next(lab for lab, asked in LABS.items() if find(name) in asked)

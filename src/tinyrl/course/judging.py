@@ -1,0 +1,158 @@
+"""Judge an answer: walk it through the cases and, where it fails, find out why.
+
+The walk stops at the first case that fails. To name the misconception behind a wrong
+answer, every wrong function of the exercise runs on the same inputs: the one that gives
+the learner's own output on every case so far, and it alone, is it. The text of the answer
+is never looked at.
+"""
+
+from __future__ import annotations
+
+from builtins import abs, callable, len, zip  # noqa: UP029  (as in observing.py)
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from numpy import isfinite
+
+from tinyrl.course import complaints
+from tinyrl.course.complaints import Rows
+from tinyrl.course.exercise import Case, Exercise, Function, Stage
+from tinyrl.course.observing import EPS, SLACK, Seen, Truth, observe, same, truth, within
+from tinyrl.course.words import Words
+
+SEED = 0  # of the inputs that a learner sees; hidden tests bring their own
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one call. `hidden` is what may be said of hidden inputs."""
+
+    kind: Literal["error", "type", "shape", "value", "changed", "gradient"]
+    text: Words
+    hidden: Words
+    rows: Rows = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a judged answer is told. `passed` counts the cases that it got right."""
+
+    outcome: Literal["right", "wrong", "blank"]
+    text: Words
+    hidden: Words
+    passed: int
+    stage: Stage | None = None
+    mistake: str | None = None
+    rows: Rows = ()
+
+
+def judge(
+    exercise: Exercise, answer: object, seed: int = SEED, *, own: bool = False
+) -> Verdict:
+    """Walk `answer` through the cases of `seed`, and say how it does.
+
+    An answer may not call the library's functions, unless it is the course's `own`.
+    """
+    if not callable(answer):
+        return _told("blank", complaints.not_callable(exercise.name, answer))
+    trail: list[tuple[Case, Seen]] = []
+    cases = exercise.inputs(seed)
+    for passed, case in enumerate(cases):
+        seen = observe(exercise, answer, case)
+        if not passed and (blank := complaints.blank(exercise.name, seen.attempt)):
+            return _told("blank", blank)
+        if seen.attempt.borrowed and not own:
+            said = complaints.borrowed(exercise.name, seen.attempt.borrowed[0])
+            return _told("wrong", said, passed, case.stage, "borrowed")
+        trail.append((case, seen))
+        if fault := find_fault(exercise, case, seen, truth(exercise, case)):
+            rows = fault.rows + complaints.printed(seen.attempt)
+            verdict = Verdict(
+                "wrong", fault.text, fault.hidden, passed, case.stage, None, rows
+            )
+            if fault.kind in ("error", "type", "changed"):
+                return verdict
+            mistake = diagnose(exercise, answer, trail, cases[passed + 1 :])
+            if mistake is None:
+                return verdict
+            said = exercise.mistakes[mistake][1]
+            return replace(verdict, text=said, hidden=said, mistake=mistake)
+    return _told("right", complaints.solved(exercise.name, len(cases)), len(cases))
+
+
+def _told(
+    outcome: Literal["right", "wrong", "blank"],
+    said: Words,
+    passed: int = 0,
+    stage: Stage | None = None,
+    mistake: str | None = None,
+) -> Verdict:
+    """A verdict that may be told in the same words about hidden inputs."""
+    return Verdict(outcome, said, said, passed, stage, mistake)
+
+
+def diagnose(
+    exercise: Exercise, answer: Function, trail: list[tuple[Case, Seen]], left: list[Case]
+) -> str | None:
+    """The one mistake that explains every output so far, or None.
+
+    While several do, the cases that are `left` decide, as far as any explains those.
+    """
+
+    def explains(name: str, case: Case, seen: Seen) -> bool:
+        return same(observe(exercise, exercise.mistakes[name][0], case, own=True), seen)
+
+    suspects = list(exercise.mistakes)
+    for case, seen in reversed(trail):
+        suspects = [name for name in suspects if explains(name, case, seen)]
+    for case in left:
+        if len(suspects) < 2:
+            break
+        seen = observe(exercise, answer, case)
+        suspects = [name for name in suspects if explains(name, case, seen)] or suspects
+    return suspects[0] if len(suspects) == 1 else None
+
+
+def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Fault | None:
+    """What is wrong with one call: error, type, shape, value, changed input or gradient."""
+    if seen.attempt.error is not None:
+        text, hidden = complaints.raised(exercise, case, seen.attempt)
+        return Fault("error", text, hidden, complaints.inputs(exercise, case))
+    if said := seen.unreadable:
+        return Fault("type", said, said)
+    numbers = zip(
+        exercise.returns, seen.values, right.values, right.tolerances, strict=True
+    )
+    for name, mine, theirs, tolerance in numbers:
+        if mine.shape != theirs.shape:
+            said = complaints.shape(name, mine.shape, theirs.shape)
+            rows = complaints.inputs(exercise, case)
+            return Fault("shape", said, said, rows)
+        if not within(mine, theirs, tolerance):
+            said = complaints.value(name, case)
+            rows = complaints.compared(exercise, case, name, mine, theirs, tolerance)
+            return Fault("value", said, said, rows)
+    if seen.attempt.changed:
+        said = complaints.changed(
+            exercise.name, exercise.arguments[seen.attempt.changed[0]]
+        )
+        return Fault("changed", said, said)
+    if of_gradient := _gradient_fault(seen, right):
+        return Fault("gradient", of_gradient, of_gradient)
+    return None
+
+
+def _gradient_fault(seen: Seen, right: Truth) -> Words | None:
+    """The gradient has to flow where it should, in the right amount, and nowhere else."""
+    for name in right.gradients:
+        mine, theirs = seen.gradients[name], right.gradients[name]
+        if theirs is None:
+            if mine is not None and (mine != 0).any():
+                return complaints.gradient_into_data(name)
+        elif mine is None:
+            return complaints.no_gradient(name)
+        elif not isfinite(mine).all():
+            return complaints.nan_gradient(name)
+        elif not within(mine, theirs, 4 * SLACK * EPS * abs(theirs).max()):
+            return complaints.wrong_gradient(name)
+    return None

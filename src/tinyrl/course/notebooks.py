@@ -1,0 +1,79 @@
+"""Notebook files: reading one from anywhere, writing it always in the same bytes."""
+
+from __future__ import annotations
+
+import copy as copying
+import json
+import warnings
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+
+class BadNotebook(Exception):
+    """A file that cannot be read as a notebook: which, and why."""
+
+
+def read(path: Path) -> NotebookNode:
+    """The notebook in `path`, brought to version 4; raises `BadNotebook`."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise BadNotebook(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadNotebook(f"{path} cannot be read: {error}") from error
+    if not text.strip():
+        raise BadNotebook(f"{path} is empty: was the disk full, or the download cut short?")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # missing ids; validity is checked below
+            nb = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+            nbformat.validate(nb)
+    except json.JSONDecodeError as error:
+        raise BadNotebook(f"{path}:{error.lineno}: no notebook: {error.msg}") from error
+    except (
+        nbformat.ValidationError,
+        ValueError,
+        AttributeError,
+        KeyError,
+        TypeError,
+    ) as error:
+        reason = str(error).splitlines()[0]
+        raise BadNotebook(f"{path} is no valid notebook: {reason}") from error
+    assert isinstance(nb, NotebookNode)
+    return nb
+
+
+def version(path: Path) -> tuple[int, int]:
+    """The file's own nbformat version, before `read` brings it up to date."""
+    raw = json.loads(path.read_text("utf-8"))
+    return int(raw.get("nbformat", 0)), int(raw.get("nbformat_minor", 0))
+
+
+def dumps(nb: NotebookNode) -> str:
+    """The file's text, the same on every machine, with one newline at its end."""
+    text: str = nbformat.writes(nb)  # type: ignore[no-untyped-call]
+    return text.rstrip("\n") + "\n"
+
+
+def copy(nb: NotebookNode) -> NotebookNode:
+    return copying.deepcopy(nb)
+
+
+def grade_id(cell: NotebookNode) -> str | None:
+    """The name by which nbgrader knows the cell, None where it has none."""
+    found = cell.metadata.get("nbgrader")
+    name = found.get("grade_id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def role(cell: NotebookNode, name: str) -> bool:
+    """Whether the cell is an nbgrader "grade", "solution", "locked" or "task" cell."""
+    found = cell.metadata.get("nbgrader")
+    return isinstance(found, dict) and bool(found.get(name))
+
+
+def is_test(cell: NotebookNode) -> bool:
+    """A locked cell of tests, with points that a machine gives."""
+    return cell.cell_type == "code" and role(cell, "grade") and not role(cell, "solution")

@@ -1,0 +1,194 @@
+"""What a function did with a case, in numbers, and what would have been right.
+
+Truth is the exercise's reference in float64. Learners compute in float32, so a value may
+be off by what float32 explains: 16 eps (eps = 2^-23) times the size of the value plus how
+far it moves when an argument does (change of the value over relative change of the
+argument). Gradients get four times that, relative to the largest of them.
+"""
+
+from __future__ import annotations
+
+# Looked up once: what a notebook does to builtins later does not reach this file.
+from builtins import abs, all, isinstance, list, tuple, type, zip  # noqa: UP029
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy import float64, isclose, ndarray
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd import grad
+
+from tinyrl.course import complaints
+from tinyrl.course.attempt import Attempt, attempt
+from tinyrl.course.exercise import Argument, Case, Exercise, Function
+from tinyrl.course.words import Words
+
+Array = NDArray[float64]
+
+EPS = 2.0**-23  # float32
+SLACK = 16
+STEP = 2.0**-20  # relative; sensitivities are differences of float64 values
+SAME = 1e-5  # relative; two float32 programs that compute the same thing, in any order
+
+_PLAIN = (bool, int, float, np.float16, np.float32, np.float64, np.int32, np.int64)
+_UNREADABLE = (TypeError, ValueError, RuntimeError, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of one call. `unreadable` says why the value is no answer at all."""
+
+    attempt: Attempt
+    values: tuple[Array, ...] = ()
+    unreadable: Words | None = None
+    gradients: dict[str, Array | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The right values of a case, how far off they may be, and the right gradients."""
+
+    values: tuple[Array, ...]
+    tolerances: tuple[Array, ...]
+    gradients: dict[str, Array | None]
+
+
+def observe(
+    exercise: Exercise, function: Function, case: Case, *, own: bool = False
+) -> Seen:
+    """Call `function` on a case; in a gradient case differentiate what it returns.
+
+    The course's `own` functions are called without the guards that a learner's need.
+    """
+    if case.stage != "gradient":
+        made = attempt(function, case.args, guarded=not own)
+        return Seen(made, *read(exercise, made.value))
+
+    gradients: dict[str, Tensor | None] = {}
+
+    def differentiated(*args: Argument) -> Any:
+        value = function(*args)
+        gradients.update(pull(exercise, value, args))
+        return value
+
+    wants = tuple(name in exercise.gradient + exercise.data for name in exercise.arguments)
+    made = attempt(differentiated, case.args, wants_grad=wants, guarded=not own)
+    found = {n: None if g is None else array(g) for n, g in gradients.items()}
+    return Seen(made, *read(exercise, made.value), found)
+
+
+def read(exercise: Exercise, value: object) -> tuple[tuple[Array, ...], Words | None]:
+    """The values that a function returned, or why they are not numbers."""
+    parts: tuple[object, ...] = (value,)
+    if len(exercise.returns) > 1:
+        if type(value) not in (tuple, list) or len(value) != len(exercise.returns):  # type: ignore[arg-type]
+            return (), complaints.not_a_tuple(exercise, value)
+        parts = tuple(value)  # type: ignore[arg-type]
+    found = []
+    for name, part in zip(exercise.returns, parts, strict=True):
+        try:
+            found.append(array(part))
+        except _UNREADABLE:
+            return (), complaints.not_numbers(name, part)
+    return tuple(found), None
+
+
+def array(value: object) -> Array:
+    """A float64 copy of a plain number or array; raises for anything else.
+
+    Only exact types count, and a tensor's methods are those of its class: an object that
+    claims to equal everything is no number.
+    """
+    if type(value) is Tensor and not Tensor.is_complex(value):
+        return Tensor.detach(value).to("cpu", torch.float64, copy=True).numpy()
+    if type(value) is ndarray and value.dtype.kind in "fiub":
+        return value.astype(float64)
+    if type(value) in _PLAIN:
+        return np.array(value, float64)
+    raise TypeError(f"not a number: {type(value)}")
+
+
+def pull(
+    exercise: Exercise, value: Any, args: tuple[Argument, ...]
+) -> dict[str, Tensor | None]:
+    """The gradient of a fixed weighted sum of all outputs, by the name of the argument."""
+    outputs = value if type(value) in (tuple, list) else (value,)
+    total = torch.zeros((), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for output in outputs:
+        if type(output) is Tensor:
+            weight = torch.rand(output.shape, generator=generator, dtype=torch.float64)
+            total = total + ((0.5 + weight) * Tensor.double(output)).sum()
+    names = [n for n in exercise.arguments if n in exercise.gradient + exercise.data]
+    leaves = [args[exercise.arguments.index(name)] for name in names]
+    if not total.requires_grad:
+        return dict.fromkeys(names)
+    return dict(zip(names, grad(total, leaves, allow_unused=True), strict=True))  # type: ignore[arg-type]
+
+
+def truth(exercise: Exercise, case: Case) -> Truth:
+    """The right answer to a case, from the reference in float64."""
+    args = tuple(_double(argument) for argument in case.args)
+    values = _right(exercise, args)
+    moves = [abs(value) for value in values]
+    for i, argument in enumerate(args):
+        nudged = (*args[:i], _nudged(argument), *args[i + 1 :])
+        for k, value in enumerate(_right(exercise, nudged)):
+            moves[k] = moves[k] + abs(value - values[k]) / STEP
+    gradients: dict[str, Array | None] = {}
+    if case.stage == "gradient":
+        wanted = exercise.gradient + exercise.data
+        leaves = tuple(
+            a.requires_grad_() if isinstance(a, Tensor) and name in wanted else a
+            for name, a in zip(exercise.arguments, args, strict=True)
+        )
+        found = pull(exercise, exercise.reference(*leaves), leaves)
+        gradients = {n: None if g is None else array(g) for n, g in found.items()}
+    return Truth(values, tuple(SLACK * EPS * move for move in moves), gradients)
+
+
+def _right(exercise: Exercise, args: tuple[Argument, ...]) -> tuple[Array, ...]:
+    value = exercise.reference(*args)
+    return tuple(array(part) for part in (value if type(value) is tuple else (value,)))
+
+
+def _double(argument: Argument) -> Argument:
+    return (
+        argument.double() if isinstance(argument, Tensor) and _real(argument) else argument
+    )
+
+
+def _nudged(argument: Argument) -> Argument:
+    """The argument with each real number in it made a little larger."""
+    if isinstance(argument, Tensor):
+        return argument + STEP * argument.abs() if _real(argument) else argument
+    return argument if isinstance(argument, int) else argument + STEP * abs(argument)
+
+
+def _real(argument: Tensor) -> bool:
+    return argument.is_floating_point()
+
+
+def within(mine: Array, theirs: Array, tolerance: Array | float) -> bool:
+    """Whether all of `mine` is as close to `theirs` as it has to be; NaN never is."""
+    return bool((abs(mine - theirs) <= tolerance).all())
+
+
+def same(a: Seen, b: Seen) -> bool:
+    """Whether two functions did the same with a case: values, NaNs, gradients and all."""
+    if a.attempt.error or b.attempt.error or a.unreadable or b.unreadable:
+        return False
+    pairs: list[tuple[Array | None, Array | None]] = list(
+        zip(a.values, b.values, strict=True)
+    )
+    pairs += [(a.gradients[name], b.gradients[name]) for name in a.gradients]
+    return all(_alike(x, y) for x, y in pairs)
+
+
+def _alike(x: Array | None, y: Array | None) -> bool:
+    if x is None or y is None:
+        return x is y
+    near = x.shape == y.shape and isclose(x, y, rtol=SAME, atol=SAME * 1e-2, equal_nan=True)
+    return bool(np.all(near))

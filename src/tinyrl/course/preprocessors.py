@@ -1,0 +1,84 @@
+"""The two steps that the course adds to nbgrader's own: before marking, and in feedback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nbconvert.preprocessors import Preprocessor
+from nbformat import NotebookNode
+from traitlets import Unicode
+
+from tinyrl.course.labs import Lab
+from tinyrl.course.notebooks import read
+from tinyrl.course.repair import repaired
+
+SHORTEST_SECRET = 10  # characters: a lone bracket of a hidden test is no secret
+
+
+class RepairSubmission(Preprocessor):
+    """Bring a submission back to what can be marked, before nbgrader looks at it.
+
+    By itself nbgrader gives nothing for lost metadata or a deleted test, and one copied
+    cell ends the autograding of the whole class with a message about old metadata.
+    """
+
+    released = Unicode(help="the folder of the labs as they were released").tag(config=True)
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        about = resources["nbgrader"]
+        path = Path(self.released, about["assignment"], f"{about['notebook']}.ipynb")
+        return repaired(nb, Lab(path.stem, read(path))), resources
+
+
+class HideSecrets(Preprocessor):
+    """Keep hidden tests out of the outputs; `ClearHiddenTests` keeps them out of the cells.
+
+    A traceback quotes the source of its cell, hidden lines included, and a student's own
+    cell can print the history of the kernel. So errors of test cells shrink to one line,
+    and no output keeps a hidden line. This must run before `ClearHiddenTests`.
+    """
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        secrets, shown = set[str](), set[str]()
+        for cell in nb.cells:
+            hidden = hidden_lines(cell.source)
+            secrets.update(line for line in hidden if len(line) >= SHORTEST_SECRET)
+            shown.update(set(map(str.strip, cell.source.splitlines())) - set(hidden))
+        for cell in nb.cells:
+            locked = cell.metadata.get("nbgrader", {}).get("locked", False)
+            for output in cell.get("outputs", []):
+                if locked and output.output_type == "error":
+                    output.traceback = [f"{output.ename}: {output.evalue}"]
+                _redact(output, secrets - shown)
+        return nb, resources
+
+
+def hidden_lines(source: str) -> list[str]:
+    """The lines of a cell's hidden tests and marking schemes, without indentation."""
+    lines, inside = [], False
+    for line in source.splitlines():
+        if "BEGIN HIDDEN TESTS" in line or "BEGIN MARK SCHEME" in line:
+            inside = True
+        elif "END HIDDEN TESTS" in line or "END MARK SCHEME" in line:
+            inside = False
+        elif inside:
+            lines.append(line.strip())
+    return lines
+
+
+def _redact(node: Any, secrets: set[str]) -> None:
+    """Replace every hidden line in every text of an output, in place."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if isinstance(value, str):
+            for secret in secrets:
+                # A notebook's `In` shows a line as its repr, with quotes escaped.
+                for form in (secret, repr(secret)[1:-1]):
+                    value = value.replace(form, "(hidden)")
+            node[key] = value
+        elif isinstance(value, dict | list):
+            _redact(value, secrets)

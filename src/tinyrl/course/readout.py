@@ -1,0 +1,61 @@
+"""What stands beside the pictures, as HTML: the numbers, their reading, an error."""
+
+from __future__ import annotations
+
+import html
+import traceback
+from dataclasses import asdict
+
+from ..metrics import Mismatch
+from .controls import SIDES, Setting
+from .labels import LABELS, METRICS, reading, value
+from .words import Words
+
+SEEN = Words("in real systems", "真实系统中")
+SHOWS, CURE = Words("shows", "表现"), Words("remedy", "对策")
+ORDER = Words(
+    "The stacks are the same, and still decoding one token adds in another order than "
+    "scoring all at once. Fixed shapes on both sides make it exact.",
+    "两侧设置相同，但逐 token 解码与整段打分的求和次序仍不同。"
+    "两侧都选 fixed 形状即可完全一致。",
+)
+
+
+def number_table(mismatch: Mismatch) -> str:
+    """The numbers as HTML; `data-value` holds each with all its digits."""
+    cells = []
+    for name, x in asdict(mismatch).items():
+        title, words = METRICS[name]
+        shown = "\u2013" if x is None else f"{x:,}" if isinstance(x, int) else f"{x:.3g}"
+        cells.append(
+            f'<div class="tinyrl-number" data-metric="{name}" data-value="{x!r}" '
+            f'title="{html.escape(str(words), quote=True)}">'
+            f"<span>{html.escape(title)}</span><b>{shown}</b></div>"
+        )
+    return f'<div class="tinyrl-numbers-grid">{"".join(cells)}</div>'
+
+
+def explain(setting: Setting, mismatch: Mismatch) -> str:
+    """What this mismatch means; for each thing that differs, how it shows and its cure."""
+    parts = [f"<p><b>{reading(mismatch)}</b></p>"]
+    for path, sides in setting.differences().items():
+        label = LABELS[path]
+        both = ", ".join(
+            f'<span class="tinyrl-{side}">{name} {value(x)}</span>'
+            for (side, name), x in zip(SIDES.items(), sides, strict=True)
+        )
+        rows = ((SEEN, label.real), (SHOWS, label.looks), (CURE, label.remedy))
+        body = "".join(f"<dt>{k}</dt><dd>{html.escape(str(v))}</dd>" for k, v in rows)
+        parts.append(f"<p>{label.name}: {both}</p><dl>{body}</dl>")
+    if not setting.differences() and mismatch.max_abs > 0:
+        parts.append(f"<p>{ORDER}</p>")
+    return "".join(parts)
+
+
+def error_box(error: Exception) -> str:
+    """An error as HTML: its message, and behind a click where it came from."""
+    where = html.escape("".join(traceback.format_exception(error)))
+    return (
+        f'<div role="alert"><b>{type(error).__name__}</b>: {html.escape(str(error))}'
+        f"<details><summary>where</summary><pre>{where}</pre></details></div>"
+    )

@@ -1,0 +1,249 @@
+"""The second pass: mark a class again where no answer can touch what marks it.
+
+`python -m tinyrl.course.regrade LAB [--apply]`, at the root of a clone, after
+`nbgrader autograde`. nbgrader runs tests inside the student's notebook, so a notebook can
+patch them, and a kernel that dies takes all its marks along. Here the tests run in this
+process and the answers in others (grading.py), on the lab's inputs and on fresh ones.
+Printed, and written to classroom/regraded/: both marks and a line for each difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from tinyrl.course import doctor, labs, notebooks
+from tinyrl.course.classroom import CannotRegrade, Course
+from tinyrl.course.grading import Mark, Marks, grade
+from tinyrl.course.labs import Lab, NoSuchLab
+from tinyrl.course.notebooks import BadNotebook
+from tinyrl.course.remote import GONE, Process
+
+FOLDER = Path("classroom/regraded")
+# What a lab offers; anything else of tinyrl in an answer is for a person to read.
+OFFERED = re.compile(r"from tinyrl\.course import [\w ,]+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A student's marks by both ways, and what a teacher should know about the notebook."""
+
+    student: str
+    first: dict[str, float | None]  # nbgrader's, by test; None where it gave no mark
+    second: tuple[Mark, ...]
+    by_hand: float
+    unread: int  # open questions that nobody has marked yet
+    remarks: tuple[str, ...]
+
+    def differences(self) -> Iterator[tuple[Mark, float | None, str]]:
+        """Each test with both marks and, where they differ, the reason."""
+        for mark in self.second:
+            first = self.first.get(mark.test)
+            if first == mark.points:
+                yield mark, first, ""
+            elif first is None:
+                yield mark, first, f"no mark by nbgrader; {mark.said or 'right'}"
+            elif first < mark.points:
+                yield mark, first, "right, though it failed inside the notebook"
+            else:
+                yield mark, first, f"right only inside the notebook; outside: {mark.said}"
+
+    @property
+    def line(self) -> str:
+        """All of it in one line for a teacher."""
+        said = []
+        pairs = [(mark, first) for mark, first, why in self.differences() if why]
+        if none := [mark for mark, first in pairs if first is None]:
+            all_of_them = (
+                "at all" if len(none) == len(self.second) else f"for {_names(none)}"
+            )
+            said.append(f"nbgrader gave no mark {all_of_them}")
+        if lost := [mark for mark, first in pairs if first is not None and mark.points]:
+            said.append(f"failed inside the notebook, but right: {_names(lost)}")
+        if false := [mark for mark, first in pairs if first and not mark.points]:
+            said.append(
+                "its code changes the tests, or leans on something else in the notebook: "
+                f"right only there: {_names(false)}"
+            )
+        return "; ".join([*said, *self.remarks])
+
+
+def _names(marks: list[Mark]) -> str:
+    return ", ".join(dict.fromkeys(mark.exercise for mark in marks))
+
+
+class Launcher:
+    """Starts processes for answers, the next one always warming up."""
+
+    def __init__(self) -> None:
+        self.spare = Process()
+
+    def __call__(self) -> Process:
+        taken, self.spare = self.spare, Process()
+        return taken
+
+
+def regrade(course: Course, seed: int, students: set[str] | None = None) -> list[Result]:
+    """Mark everybody's answers again; `seed` makes the fresh inputs, the same for all."""
+    os.environ["NBGRADER_EXECUTION"] = "autograde"  # a check then records no progress
+    launch = Launcher()
+    try:
+        everybody = course.submissions().items()
+        chosen = [(name, path) for name, path in everybody if name in (students or {name})]
+        return [
+            _result(course, student, folder, launch, seed)
+            for student, folder in track(chosen, f"marking {course.name}", transient=True)
+        ]
+    finally:
+        launch.spare.end()
+
+
+def _result(
+    course: Course, student: str, folder: Path, launch: Launcher, seed: int
+) -> Result:
+    try:
+        path = handed_in(folder, course.lab)
+        nb = notebooks.read(path)
+        marks = grade(nb, course.lab, course.tests, launch=launch, seed=seed)
+        said = remarks(path, nb, course.lab, marks)
+    except (BadNotebook, NoSuchLab) as error:
+        cells = [c.metadata.nbgrader for c in course.tests.cells if notebooks.is_test(c)]
+        none = tuple(Mark(c.grade_id, c.grade_id, 0.0, float(c.points)) for c in cells)
+        marks, said = Marks(none, {}), (str(error),)
+    with course.grades(student) as grades:
+        first = {m.test: grades[m.test].auto_score for m in marks.marks if m.test in grades}
+        others = [g for name, g in grades.items() if name not in first]
+        by_hand = sum(g.score for g in others)
+        unread = sum(bool(g.needs_manual_grade and g.max_score) for g in others)
+    return Result(student, first, marks.marks, by_hand, unread, said)
+
+
+def handed_in(folder: Path, lab: Lab) -> Path:
+    """The notebook that answers the lab, under whatever name it was handed in."""
+    right = folder / f"{lab.name}.ipynb"
+    if right.exists():
+        return right
+    for path in sorted(folder.glob("*.ipynb")):
+        with contextlib.suppress(BadNotebook, NoSuchLab):
+            labs.recognise(notebooks.read(path), path, [lab])
+            return path
+    raise NoSuchLab(f"no notebook of {lab.name} was handed in")
+
+
+def remarks(path: Path, nb: NotebookNode, lab: Lab, marks: Marks) -> tuple[str, ...]:
+    """What is unusual about a notebook, in words that a teacher can use."""
+    found = [f for f in doctor.examine(path, nb, lab) if not f.note]
+    said = [f"cell {f.cell}: {f.said}" if f.cell else f.said for f in found]
+    said += [f"a cell stops its process ({reason})" for reason in marks.ended.values()]
+    if dead := [mark for mark in marks.marks if GONE in mark.said]:
+        said.append(f"calling it ends its process, and nbgrader's kernel: {_names(dead)}")
+    released = {cell.source.strip() for cell in lab.notebook.cells}
+    for number, cell in enumerate(nb.cells, start=1):
+        own = cell.cell_type == "code" and cell.source.strip() not in released
+        if own and "tinyrl" in OFFERED.sub("", cell.source):
+            said.append(f"cell {number} reaches into tinyrl: read it")
+    return tuple(said)
+
+
+def apply(course: Course, results: list[Result]) -> int:
+    """Put the second pass's marks into the gradebook where they differ; returns how many.
+
+    They become manual scores, which `nbgrader export` and feedback prefer to the others.
+    """
+    changed = 0
+    for result in results:
+        with course.grades(result.student) as grades:
+            for mark, first, _ in result.differences():
+                grade = grades[mark.test]
+                if first != mark.points:
+                    grade.manual_score, grade.needs_manual_grade = mark.points, False
+                    changed += 1
+    return changed
+
+
+def write(folder: Path, results: list[Result]) -> tuple[Path, Path]:
+    """Two tables for a spreadsheet: every mark, and everybody's total."""
+    folder.mkdir(parents=True, exist_ok=True)
+    marks, totals = folder / "marks.csv", folder / "totals.csv"
+    with marks.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(
+            ["student", "test", "nbgrader", "second_pass", "out_of", "difference"]
+        )
+        for r in results:
+            for mark, first, why in r.differences():
+                given = "" if first is None else first
+                rows.writerow([r.student, mark.test, given, mark.points, mark.out_of, why])
+    with totals.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        header = ["student", "nbgrader", "second_pass", "out_of", "by_hand", "unread"]
+        rows.writerow([*header, "what_to_know"])
+        for r in results:
+            rows.writerow([r.student, *_totals(r), r.by_hand, r.unread, r.line])
+    return marks, totals
+
+
+def _totals(result: Result) -> tuple[float, float, float]:
+    first = sum(score or 0.0 for score in result.first.values())
+    second = sum(mark.points for mark in result.second)
+    return first, second, sum(mark.out_of for mark in result.second)
+
+
+def show(console: Console, results: list[Result]) -> None:
+    table = Table(
+        "student", title_justify="left", box=None, header_style="dim", padding=(0, 1)
+    )
+    for header in ("nbgrader", "second pass", "of", "by hand"):
+        table.add_column(header, justify="right")
+    table.add_column("what to know", overflow="fold")
+    for r in results:
+        first, second, out_of = _totals(r)
+        colour = "red" if first != second else "green"
+        by_hand = f"{r.unread} to read" if r.unread else f"{r.by_hand:g}"
+        numbers = (f"{first:g}", f"[{colour}]{second:g}[/]", f"{out_of:g}", by_hand)
+        table.add_row(escape(r.student), *numbers, escape(r.line))
+    console.print(table)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        "python -m tinyrl.course.regrade", description="Second pass."
+    )
+    parser.add_argument("lab")
+    parser.add_argument("--student", action="append", help="only this one; can be repeated")
+    parser.add_argument("--apply", action="store_true", help="correct the gradebook, too")
+    parser.add_argument("--seed", type=int, help="of the fresh inputs, to repeat a pass")
+    options = parser.parse_args(argv)
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    console = Console(highlight=False)
+    try:
+        course = Course(Path.cwd(), options.lab)
+        results = regrade(course, seed, set(options.student or ()) or None)
+        show(console, results)
+        files = write(course.root / FOLDER / course.name, results)
+        changed = apply(course, results) if options.apply else 0
+    except CannotRegrade as error:
+        print(error, file=sys.stderr)
+        return 2
+    console.print(f"fresh inputs: --seed {seed}; written: {', '.join(map(str, files))}")
+    if options.apply:
+        console.print(f"{changed} marks corrected in the gradebook")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

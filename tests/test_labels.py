@@ -1,0 +1,73 @@
+"""Every field and every number has words, in both languages; every type has a control."""
+
+import re
+from dataclasses import fields
+
+import pytest
+import torch
+
+from tinyrl.course.controls import make_input
+from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, reading
+from tinyrl.course.panels import panel
+from tinyrl.course.words import set_language
+from tinyrl.metrics import Mismatch
+from tinyrl.model import GPT, GPTConfig
+from tinyrl.stack import PRESETS, Field, Stack, leaves
+from tinyrl.tasks import CumSum
+
+
+def test_every_field_and_every_number_has_words_in_both_languages():
+    assert set(LABELS) == {leaf.path for leaf in leaves(Stack())} | {"weights"}
+    assert set(METRICS) == {f.name for f in fields(Mismatch)}
+    words = [w for label in LABELS.values() for w in list(vars(label).values())[:5]]
+    words += [w for _, w in METRICS.values()] + [w for _, w in K3_READINGS]
+    for w in words:
+        assert w.en.strip()
+        assert w.zh.strip()
+        assert not re.search("[\u4e00-\u9fff]", w.en), w
+    chinese = [w for w in words if re.search("[\u4e00-\u9fff]", w.zh)]
+    assert len(chinese) > 0.9 * len(words)
+
+
+def test_a_number_has_a_slider_that_holds_its_default():
+    for leaf in leaves(Stack()):
+        if leaf.choices is None:
+            low, high, step = LABELS[leaf.path].bounds
+            assert low <= leaf.default <= high
+            assert (leaf.default - low) / step == pytest.approx(
+                round((leaf.default - low) / step)
+            )
+
+
+def test_a_flag_gets_a_box_and_an_unknown_type_is_refused():
+    box = make_input(Field("numerics.flag", bool, False, None), True)
+    assert type(box).__name__ == "Checkbox"
+    assert box.value is True
+    with pytest.raises(TypeError, match=r"no control for numerics\.odd: bytes"):
+        make_input(Field("numerics.odd", bytes, b"", None), b"")
+
+
+def test_readings_grow_with_k3():
+    def said(k3):
+        zero = dict.fromkeys((f.name for f in fields(Mismatch)), 0)
+        return str(reading(Mismatch(**(zero | {"k3": k3, "max_abs": 1e-7}))))
+
+    sizes = [-1e-18, 1e-12, 1e-6, 1e-4, 3e-3, 0.3, 40.0, 1e30]
+    texts = [said(k3) for k3 in sizes]
+    assert len(set(texts)) == len(K3_READINGS)
+    assert "harmless" in texts[0]
+    assert "wrong inputs" in texts[-1]
+
+
+def test_chinese():
+    model = GPT(GPTConfig(), torch.Generator().manual_seed(0))
+    set_language("zh")
+    try:
+        p = panel(model, CumSum(n=5), sequences=4, rollout=PRESETS["fp8_kv"])
+        assert str(LABELS["numerics.kv"].remedy) in p.view.reading.value
+        assert p.buttons["reset"].description == "重置"
+        assert (
+            p.controls.inputs["train"]["numerics.kv"].description == "训练侧: KV cache 格式"
+        )
+    finally:
+        set_language("en")
