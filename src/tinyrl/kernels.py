@@ -146,9 +146,7 @@ class Ops:
                 attn_mask=visible if self.fixed else None,
             ).view(q.shape)
         else:
-            y = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=visible, enable_gqa=True
-            )
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=True)
         return self._round(y, self._result)
 
     def _naive_attention(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:

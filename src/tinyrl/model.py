@@ -12,6 +12,7 @@ V vocabulary.
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -75,6 +76,12 @@ class Cache:
         shape = (c.layers, 2, batch, c.kv_heads, c.block_size, c.head_dim)
         self.kv, self.length = torch.zeros(shape), 0
 
+    def rows(self, rows: slice) -> Cache:
+        """These sequences alone, in the same memory; its length is its own."""
+        part = copy(self)
+        part.kv = self.kv[:, :, rows]
+        return part
+
     def write(self, layer: int, k: Tensor, v: Tensor, full: bool) -> tuple[Tensor, Tensor]:
         """Append `[B, K, T, D]`; return all so far, or (`full`) the whole padded store."""
         store, end = self.kv[layer], self.length + k.shape[2]
@@ -105,8 +112,8 @@ class Attention(nn.Module):
         # queries and keys are normalised and rotated alike, so they travel together
         gain = torch.cat([self.q_norm.weight.expand(H, D), self.k_norm.weight.expand(K, D)])
         qk = ops.rope(ops.norm(qkv[:, :, : H + K], gain, c.eps), at.cos, at.sin)
-        q, k = qk.transpose(1, 2).split([H, K], 1)  # [B, H, T, D], [B, K, T, D]
-        k, v = ops.kv(k), ops.kv(qkv[:, :, H + K :].transpose(1, 2))
+        qk, v = qk.transpose(1, 2), qkv[:, :, H + K :].transpose(1, 2)  # [B, heads, T, D]
+        q, k, v = qk[:, :H], ops.kv(qk[:, H:]), ops.kv(v)
         if cache is not None:
             k, v = cache.write(self.layer, k, v, full=ops.fixed)
         elif ops.fixed:  # the key axis has the cache's length, whoever asks

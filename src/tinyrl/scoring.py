@@ -37,4 +37,4 @@ def response_logits(model: GPT, prompt: Tensor, response: Tensor, stack: Stack) 
     P = prompt.shape[1]
     ids = torch.cat([prompt, response], 1)[:, :-1]
     positions = stack.positions.ids(P, ids.shape[1])
-    return model(ids, stack.ops(), positions, since=P - 1)
+    return model.forward(ids, stack.ops(), positions, since=P - 1)

@@ -92,9 +92,10 @@ class Recipe:
     clip: float = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("groups", "group_size", "minibatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, least in (("groups", 1), ("group_size", 2), ("minibatches", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
         if self.groups * self.group_size % self.minibatches:
             raise ValueError(
                 f"{self.groups * self.group_size} sequences do not split into "
@@ -178,15 +179,21 @@ def rl(
             recipe.minibatches
         ):
             logp = score(model, batch.prompt[rows], batch.response[rows], train_stack).logp
-            clip = {"eps_low": recipe.clip, "eps_high": recipe.clip}
+            eps = recipe.clip
             arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
-            loss = grpo(*arrays, weight=weight[rows], aggregation=view.aggregation, **clip)
+            loss = grpo(
+                *arrays,
+                eps_low=eps,
+                eps_high=eps,
+                weight=weight[rows],
+                aggregation=view.aggregation,
+            )
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
             optimizer.step()
             clock.lap("backward")
-            health = diagnostics(*arrays, **clip)
+            health = diagnostics(*arrays, eps_low=eps, eps_high=eps)
             seen.append((loss.item(), norm.item(), health["clip_fraction"]))
             clock.lap("bookkeeping")
         versions.append(_weights(model))

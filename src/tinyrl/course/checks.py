@@ -6,12 +6,11 @@ a cell whose last value is False, and none to one that writes a byte to stderr.
 
 from __future__ import annotations
 
-from tinyrl.course import judging, records
-from tinyrl.course.card import Card, show
+from tinyrl.course.card import Card, Tone, show
 from tinyrl.course.exercise import STAGES, Exercise
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import Verdict
-from tinyrl.course.records import Record
+from tinyrl.course.judging import SEED, Verdict, judge
+from tinyrl.course.records import Record, remember
 from tinyrl.course.words import Words
 
 
@@ -44,36 +43,33 @@ def check(name: str, answer: object, *, seed: int | None = None) -> None:
     Raises `NotAttempted` or `CheckFailed`, or `ValueError` for an unknown `name`.
     """
     exercise = find(name)
-    hidden = seed is not None
-    verdict = judging.judge(exercise, answer, judging.SEED if seed is None else seed)
-    note = (
-        None
-        if hidden
-        else records.remember(Record(verdict.outcome, name, mistake=verdict.mistake))
-    )
-    show(_card(exercise, verdict, hidden, note))
-    if verdict.outcome == "right":
-        return
-    kind = NotAttempted if verdict.outcome == "blank" else CheckFailed
-    raise kind(str(verdict.hidden if hidden else verdict.text), verdict.mistake)
+    verdict = judge(exercise, answer, SEED if seed is None else seed)
+    if seed is None:
+        note = remember(Record(verdict.outcome, name, mistake=verdict.mistake))
+        said, card = verdict.text, _card(exercise, verdict, note)
+    else:
+        said, card = verdict.hidden, _hidden_card(exercise, verdict)
+    show(card)
+    if verdict.outcome != "right":
+        kind = NotAttempted if verdict.outcome == "blank" else CheckFailed
+        raise kind(str(said), verdict.mistake)
 
 
-def _card(exercise: Exercise, verdict: Verdict, hidden: bool, note: Words | None) -> Card:
+def _card(exercise: Exercise, verdict: Verdict, note: Words | None) -> Card:
+    foot = [] if note is None else [str(note)]
     if verdict.outcome == "right":
-        return Card(
-            "good", f"{exercise.name}: {exercise.title}", str(verdict.text), foot=_s(note)
-        )
-    heading = (
-        f"{exercise.name}: {STAGES[verdict.stage] if verdict.stage else exercise.title}"
-    )
-    if hidden:
-        return Card("bad", heading, str(verdict.hidden))
+        return Card("good", _heading(exercise, verdict), str(verdict.text), foot=" ".join(foot))
     rows = tuple((str(label), value) for label, value in verdict.rows)
-    help_ = f'{STUCK}: hint("{exercise.name}")'
-    return Card(
-        "bad", heading, str(verdict.text), rows, foot=f"{help_}  {_s(note)}".rstrip()
-    )
+    foot = [f'{STUCK}: hint("{exercise.name}")', *foot]
+    return Card("bad", _heading(exercise, verdict), str(verdict.text), rows, foot="  ".join(foot))
 
 
-def _s(note: Words | None) -> str:
-    return "" if note is None else str(note)
+def _hidden_card(exercise: Exercise, verdict: Verdict) -> Card:
+    """A card that shows nothing of the inputs."""
+    tone: Tone = "good" if verdict.outcome == "right" else "bad"
+    return Card(tone, _heading(exercise, verdict), str(verdict.hidden))
+
+
+def _heading(exercise: Exercise, verdict: Verdict) -> str:
+    failed_at = verdict.stage and STAGES[verdict.stage]
+    return f"{exercise.name}: {failed_at or exercise.title}"

@@ -54,6 +54,8 @@ class Exercise:
     gradient      arguments through which the gradient must flow
     data          arguments that no gradient may reach: they came from elsewhere
     points        of the visible test and of the hidden one
+    floor         a size that even a careful float32 answer handles on its way to a smaller
+                  value, so that it may lose 16 eps of it
     """
 
     name: str
@@ -68,6 +70,7 @@ class Exercise:
     minutes: int
     gradient: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    floor: float = 0.0
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Truth is the exercise's reference in float64. Learners compute in float32, so a value may
 be off by what float32 explains: 16 eps (eps = 2^-23) times the size of the value plus how
 far it moves when an argument does (change of the value over relative change of the
-argument). Gradients get four times that, relative to the largest of them.
+argument). Gradients may be off by 64 eps of the largest of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Array = NDArray[float64]
 
 EPS = 2.0**-23  # float32
 SLACK = 16
-STEP = 2.0**-20  # relative; sensitivities are differences of float64 values
+STEP = 2.0**-20  # relative; moves are differences of float64 values
+NUDGES = 4
 SAME = 1e-5  # relative; two float32 programs that compute the same thing, in any order
 
 _PLAIN = (bool, int, float, np.float16, np.float32, np.float64, np.int32, np.int64)
@@ -132,11 +133,11 @@ def truth(exercise: Exercise, case: Case) -> Truth:
     """The right answer to a case, from the reference in float64."""
     args = tuple(_double(argument) for argument in case.args)
     values = _right(exercise, args)
-    moves = [abs(value) for value in values]
-    for i, argument in enumerate(args):
-        nudged = (*args[:i], _nudged(argument), *args[i + 1 :])
-        for k, value in enumerate(_right(exercise, nudged)):
-            moves[k] = moves[k] + abs(value - values[k]) / STEP
+    moves = _moves(exercise, args, values)
+    tolerances = tuple(
+        SLACK * EPS * (abs(value) + exercise.floor + move)
+        for value, move in zip(values, moves, strict=True)
+    )
     gradients: dict[str, Array | None] = {}
     if case.stage == "gradient":
         wanted = exercise.gradient + exercise.data
@@ -146,7 +147,28 @@ def truth(exercise: Exercise, case: Case) -> Truth:
         )
         found = pull(exercise, exercise.reference(*leaves), leaves)
         gradients = {n: None if g is None else array(g) for n, g in found.items()}
-    return Truth(values, tuple(SLACK * EPS * move for move in moves), gradients)
+    return Truth(values, tolerances, gradients)
+
+
+def _moves(
+    exercise: Exercise, args: tuple[Argument, ...], values: tuple[Array, ...]
+) -> list[Array]:
+    """How far each value moves with the arguments, summed over them.
+
+    The numbers of an argument are nudged up, all of them, and up or down at random: the
+    largest move counts, lest one that cancels by chance passes for none.
+    """
+    generator = torch.Generator().manual_seed(0)
+    total = [np.zeros_like(value) for value in values]
+    for i, argument in enumerate(args):
+        largest = [np.zeros_like(value) for value in values]
+        for nudge in range(NUDGES):
+            nudged = _nudged(argument, generator if nudge else None)
+            moved = _right(exercise, (*args[:i], nudged, *args[i + 1 :]))
+            for k, value in enumerate(moved):
+                largest[k] = np.maximum(largest[k], abs(value - values[k]) / STEP)
+        total = [t + move for t, move in zip(total, largest, strict=True)]
+    return total
 
 
 def _right(exercise: Exercise, args: tuple[Argument, ...]) -> tuple[Array, ...]:
@@ -160,11 +182,16 @@ def _double(argument: Argument) -> Argument:
     )
 
 
-def _nudged(argument: Argument) -> Argument:
-    """The argument with each real number in it made a little larger."""
-    if isinstance(argument, Tensor):
-        return argument + STEP * argument.abs() if _real(argument) else argument
-    return argument if isinstance(argument, int) else argument + STEP * abs(argument)
+def _nudged(argument: Argument, generator: torch.Generator | None) -> Argument:
+    """The argument with each real number in it a little larger, or smaller at random."""
+    if not isinstance(argument, Tensor):
+        return argument if isinstance(argument, int) else argument * (1 + STEP)
+    if not _real(argument):
+        return argument
+    sign = torch.ones(())
+    if generator is not None:
+        sign = torch.randint(2, argument.shape, generator=generator) * 2 - 1
+    return argument + STEP * argument.abs() * sign
 
 
 def _real(argument: Tensor) -> bool:

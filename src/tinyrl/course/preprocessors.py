@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
+from nbgrader.preprocessors import NbGraderPreprocessor  # type: ignore[import-untyped]
 from traitlets import Unicode
 
 from tinyrl.course.labs import Lab
@@ -16,7 +16,7 @@ from tinyrl.course.repair import repaired
 SHORTEST_SECRET = 10  # characters: a lone bracket of a hidden test is no secret
 
 
-class RepairSubmission(Preprocessor):
+class RepairSubmission(NbGraderPreprocessor):  # type: ignore[misc]
     """Bring a submission back to what can be marked, before nbgrader looks at it.
 
     By itself nbgrader gives nothing for lost metadata or a deleted test, and one copied
@@ -33,7 +33,7 @@ class RepairSubmission(Preprocessor):
         return repaired(nb, Lab(path.stem, read(path))), resources
 
 
-class HideSecrets(Preprocessor):
+class HideSecrets(NbGraderPreprocessor):  # type: ignore[misc]
     """Keep hidden tests out of the outputs; `ClearHiddenTests` keeps them out of the cells.
 
     A traceback quotes the source of its cell, hidden lines included, and a student's own

@@ -58,11 +58,16 @@ def shift(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
     return None
 
 
-def exact_zeros(a: Tensor, b: Tensor, mask: Tensor, processed: bool) -> dict[str, Finding]:
-    """Missing logprobs filled with 0.0, by side: certain where the other side is not."""
+def exact_zeros(
+    d: Tensor, a: Tensor, b: Tensor, mask: Tensor, processed: bool
+) -> dict[str, Finding]:
+    """Missing logprobs filled with 0.0, by side: certain where the other side is not.
+
+    `d` is what is unexplained of b - a; `processed` says that something was explained.
+    """
     found = {}
-    for side, x, y in (("rollout", a, b), ("trainer", b, a)):
-        zeros = missing(x, y, mask, processed)
+    for side, x, y, e in (("rollout", a, b, d), ("trainer", b, a, -d)):
+        zeros = missing(x, y, mask, e, processed)
         n, tokens = int(zeros.sum()), int(mask.sum())
         if n == 0:
             continue
@@ -81,25 +86,25 @@ def exact_zeros(a: Tensor, b: Tensor, mask: Tensor, processed: bool) -> dict[str
     return found
 
 
-def missing(x: Tensor, y: Tensor, mask: Tensor, processed: bool) -> Tensor:
+def missing(x: Tensor, y: Tensor, mask: Tensor, e: Tensor, processed: bool) -> Tensor:
     """Where x is exactly 0 and cannot be: `[B, T]`.
 
-    A zero may be honest. Float32 gives it to a certain token: then tokens that are nearly
-    certain to x are as often doubted by y. Top-p, min-p or a low temperature (`processed`)
-    give it to a token that is kept alone: then y gives it some probability, and more than
-    to most tokens that were not alone.
+    A zero may be honest. Float32 gives it to a certain token: then y doubts other tokens as
+    often as the zeros. Top-p, min-p or a low temperature (`processed`) give it to a token
+    that is kept alone: then y gives it some probability, and more than to most others.
     """
-    zeros = mask & (x == 0)
+    zeros, others = mask & (x == 0), mask & (x != 0)
     doubted = zeros & (y < -0.25)
-    others, near = y[mask & (x != 0)], y[mask & (x != 0) & (x > -0.05)]
-    by_chance = (int((near < -0.25).sum()) + 0.1) / (len(near) + 10) * int(zeros.sum())
-    nothing = torch.zeros_like(mask)
-    if int(doubted.sum()) < 5 * by_chance:
-        return nothing
-    if (doubted & (y < math.log(0.2))).any() or len(others) == 0:
+    if not doubted.any():
         return doubted
-    low = (y[doubted] < others.median()).double().mean()
-    return nothing if processed or low < 0.25 else doubted
+    usual = (int((e[others] < -0.25).sum()) + 0.1) / (int(others.sum()) + 10)
+    share = (doubted.sum() / zeros.sum()).item()
+    if share < usual or int(zeros.sum()) * _bernoulli_kl(share, usual) < 4.5:
+        return torch.zeros_like(mask)
+    if not others.any() or (doubted & (y < math.log(0.2))).any():
+        return doubted
+    low = (y[doubted] < y[others].median()).double().mean()
+    return torch.zeros_like(mask) if processed or low < 0.25 else doubted
 
 
 def first_tokens(d: Tensor, a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
@@ -122,7 +127,7 @@ def first_tokens(d: Tensor, a: Tensor, b: Tensor, mask: Tensor) -> Finding | Non
             if (
                 above > 0.6
                 and surprise > 16
-                and times > 5
+                and times > 10
                 and (best is None or surprise > best[0])
             ):
                 best = surprise, K, above, times

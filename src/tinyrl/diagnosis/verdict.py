@@ -94,9 +94,9 @@ def peel(
         gone = mask & (torch.arange(a.shape[1]) < found.value)
         add(found, _share(b - a, mask, gone))
         mask = mask & ~gone
-    rest = mask & moving
-    processed = offset(a, b, rest) is not None or scale(a, b, rest) is not None
-    for side, found in exact_zeros(a, b, mask, processed).items():
+    d = unexplained_d(a, b, mask & moving)
+    processed = not torch.equal(d, b - a)
+    for side, found in exact_zeros(d, a, b, mask, processed).items():
         gone = mask & ((a if side == "rollout" else b) == 0)
         add(found, _share(b - a, mask, gone))
         mask = mask & ~gone

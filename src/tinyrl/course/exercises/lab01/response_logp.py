@@ -243,4 +243,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=8,
     gradient=("logits",),
+    floor=1.0,  # log(sum) with a sum near 1, where the token is nearly certain
 )

@@ -1,0 +1,514 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Two policies
+#
+# > **An inference engine samples a token, a trainer learns from it. Both hold the same
+# > weights. Do they agree on that token's probability, and does it matter if they don't
+# > quite?**
+#
+# You will make two engines disagree on a small GPT, measure by how much, see how much of
+# it a long answer collects, and then train twice: one run learns, the other is destroyed
+# by nothing but the wrong logprobs. 40 minutes to read, under a minute to compute.
+
+# %%
+from copy import deepcopy
+
+import matplotlib.pyplot as plt
+import torch
+from tqdm.auto import tqdm
+
+from tinyrl.checkpoints import load, train_sft
+from tinyrl.course import panel, style
+from tinyrl.course.claims import claim, seed
+from tinyrl.course.predictions import predict, reveal
+from tinyrl.metrics import compare, sequence_delta, token_delta
+from tinyrl.model import GPT, GPTConfig
+from tinyrl.objectives import LossView
+from tinyrl.rollout import rollout
+from tinyrl.scoring import score
+from tinyrl.stack import PRESETS, Stack, replace_at
+from tinyrl.tasks import CumSum
+from tinyrl.trainer import generate, pass_rate, rl
+
+torch.set_num_threads(1)  # the fast setting for a model this small
+style.use()
+model, task = load("sft"), CumSum()
+
+
+def noise(offset):
+    return torch.Generator().manual_seed(seed(offset))
+
+
+# %% [markdown] tags=["anchor:engines"]
+# ## Who holds the weights twice
+#
+# RL on a language model alternates between two programs. **vLLM** or **SGLang** generates,
+# because it is fast: FP8 or BF16 weights, a KV cache that may be quantised, attention
+# kernels made for one new token at a time. **PyTorch, FSDP, DeepSpeed** or **Megatron**
+# trains: BF16 with FP32 accumulation, other kernels, all tokens of a sequence at once.
+#
+# Here both are one small GPT in the shape of Qwen3, run under two *stacks*. A stack is a
+# value that lists how the arithmetic is done; a mismatch is the difference of two stacks.
+#
+# The task: twelve digits; answer with their running totals modulo 10. Reward 1 if every
+# token is right. The shipped checkpoint manages about a third.
+
+# %% tags=["anchor:rollout-stage"]
+prompts = task.prompts(256, noise(0))
+batch = generate(model, task, prompts, Stack(), noise(1))
+reward = task.reward(batch.prompt, batch.response, batch.mask)
+
+print("prompt   ", task.tokenizer.decode(batch.prompt[0]))
+print("response ", task.tokenizer.decode(batch.response[0]))
+print("logprobs ", " ".join(f"{x:.2f}" for x in batch.logp_rollout[0]))
+print(f"reward    {reward[0]:.0f}, mean of {len(reward)}: {reward.mean():.2f}")
+
+# %% [markdown]
+# That was the **rollout stage**: sample responses, and keep for each its tokens, the
+# logprob with which each token was drawn, and the reward.
+
+# %% [markdown] tags=["anchor:training-stage"]
+# The **training stage** takes these arrays, runs its own forward pass over the same
+# tokens, and computes from it the *new* logprobs (with gradient), the *old* ones (of the
+# policy before the update), those of a reference policy if there is one, the loss, and the
+# update. The old logprobs ought to be the numbers that the rollout reported. Ought to.
+
+# %%
+shares = ["all of them", "about 60 %", "about 5 %", "none"]
+question = (
+    "Same weights, both FP32. The rollout decodes token by token with a cache, "
+    "the trainer runs one full pass. How many logprobs are equal to the last bit?"
+)
+predict("01.exact", question, shares)
+
+# %% tags=["anchor:same-tokens"]
+def scored(batch, stack, policy=model):
+    """The trainer's view of the rollout's tokens."""
+    with torch.no_grad():
+        return score(policy, batch.prompt, batch.response, stack)
+
+
+train = scored(batch, Stack())
+delta = token_delta(batch.logp_rollout, train.logp, batch.mask)
+d = delta[batch.mask]
+equal = (d == 0).double().mean().item()
+print("token  logp_rollout    logp_train      delta")
+for t in range(5):
+    roll, new = batch.logp_rollout[0, t].item(), train.logp[0, t].item()
+    print(f"{t:5}{roll:14.8f}{new:14.8f}{new - roll:11.1e}")
+print(f"equal to the last bit: {equal:.0%}; largest |delta| {d.abs().max():.1e}")
+guesses = torch.tensor([1.0, 0.6, 0.05, 0.0])
+reveal("01.exact", shares[(guesses - equal).abs().argmin()])
+
+# %% [markdown] tags=["anchor:token-delta"]
+# ## The token delta
+#
+# $$\delta_t = \log \pi_\text{train}(a_t \mid s_t) - \log \pi_\text{rollout}(a_t \mid s_t)$$
+#
+# Trainer minus rollout: positive where the trainer finds the token likelier. Two correct
+# programs, the same weights, and it is not zero, because floating-point addition depends
+# on its order, and a product of one row adds in another order than one of many rows. A
+# difference like this is called **logprob mismatch**. In FP32 it is harmless. Is it
+# unavoidable? No:
+
+# %%
+exact = PRESETS["true_on_policy"]
+on_policy = generate(model, task, prompts, exact, noise(1))
+agreed = scored(on_policy, exact)
+largest = token_delta(on_policy.logp_rollout, agreed.logp, on_policy.mask)
+claim(
+    "largest |delta| with shape-independent kernels on both sides",
+    largest.abs().max().item(),
+    equal=0,
+    control=d.abs().max().item(),
+)
+
+# %% [markdown] tags=["anchor:panel"]
+# ## Inject a mismatch
+#
+# The panel runs both sides: the left column of controls is the rollout's stack, the right
+# one the trainer's. The buttons inject; *align* gives both sides the same stack. To give
+# "stale weights" a meaning, the next cell first trains eight RL steps and keeps every
+# version. Try in this order: *BF16 rollout*, *INT4 weights*, *temperature*, *positions off
+# by one*. Watch which pictures change, and which numbers don't.
+
+# %%
+newer, versions = deepcopy(model), [deepcopy(model)]
+for _ in rl(newer, task, generator=noise(2), steps=8):
+    versions.append(deepcopy(newer))
+
+panel(versions, task, rollout=PRESETS["bf16"])
+
+# %% [markdown]
+# ## Why the same tokens get two probabilities
+#
+# One part of the rollout's stack at a time; the trainer stays as it is. Before you run it:
+
+# %%
+causes = [
+    "four-bit weights",
+    "a temperature of 0.7 in one engine only",
+    "positions of the response off by one",
+]
+predict("01.worst", "Which moves the logprobs most?", causes)
+
+# %% tags=["anchor:why-differ"]
+changes = {
+    "KV cache instead of one pass": ("numerics.kv", "fp32"),
+    "FP16 weights": ("numerics.weights", "fp16"),
+    "BF16 weights": ("numerics.weights", "bf16"),
+    "BF16 activations": ("numerics.activations", "bf16"),
+    "FP8 KV cache": ("numerics.kv", "fp8_e4m3"),
+    "four-bit weights": ("numerics.weights", "int4"),
+    "temperature 0.7": ("sampler.temperature", 0.7),
+    "positions off by one": ("positions.offset", 1),
+}
+seen = {}
+print(f"{'what differs in the rollout':30}{'mean |delta|':>13}{'K3':>9}{'top-1':>7}")
+for name, (path, value) in changes.items():
+    stack = replace_at(Stack(), path, value)
+    other = generate(model, task, prompts, stack, noise(1))
+    mine = scored(other, Stack())
+    seen[name] = compare(
+        other.logp_rollout,
+        mine.logp,
+        other.mask,
+        top1_rollout=other.top1_rollout,
+        top1_train=mine.top1,
+    )
+    m = seen[name]
+    print(f"{name:30}{m.mean_abs:13.1e}{m.k3:9.0e}{m.top1_agreement:7.2f}")
+sizes = [seen[name].mean_abs for name in list(changes)[-3:]]
+reveal("01.worst", causes[sizes.index(max(sizes))])
+
+# %% [markdown]
+# Formats and kernels are **numerics**: two roundings of one model. Temperature and
+# positions are **semantics**: another distribution, another question. So is a stale
+# version of the weights, or another chat template. Semantic faults are the commoner ones
+# in practice and the larger ones here, though the program runs just as smoothly. K3
+# estimates the KL divergence per token; top-1 agreement hardly notices four-bit weights.
+
+# %%
+claim(
+    "mean |delta| of BF16 over FP16 weights (3 fewer mantissa bits: 2^3)",
+    seen["BF16 weights"].mean_abs / seen["FP16 weights"].mean_abs,
+    between=(5, 12),
+    control=seen["FP8 KV cache"].mean_abs / seen["FP16 weights"].mean_abs,
+)
+
+# %% [markdown] tags=["anchor:ratio"]
+# ## The ratio
+#
+# PPO and GRPO multiply each token's update by
+#
+# $$r_t = \exp(\log \pi_\text{new}(a_t \mid s_t) - \log \pi_\text{old}(a_t \mid s_t)),$$
+#
+# which means: how much likelier has the *update* made this token than it was *when it was
+# sampled*? Before the first update new and old are one policy and every ratio is exactly
+# 1. (That is no bug, and the gradient is not zero.) Take the old logprobs from the other
+# engine, and the ratio is $\exp(\delta)$ times the drift, though nothing has been learned.
+
+# %% tags=["anchor:exponential"]
+print("  delta    ratio   change of the ratio")
+for x in (-3, -1, -0.05, 0.05, 1, 3):
+    r = torch.tensor(float(x)).exp().item()
+    print(f"{x:7.2f}{r:9.3f}{r - 1:+12.0%}")
+
+# %% [markdown]
+# The exponential turns an added error into a multiplied one, and unevenly: +1 and -1 in
+# delta are +172 % and -63 % in the ratio. Small errors pass through; one token at +3 weighs
+# as much as twenty others. And a clip at 0.8 and 1.2 acts on tokens that did not move.
+
+# %% tags=["anchor:mixed-engines"]
+int4 = generate(model, task, prompts, PRESETS["int4_weights"], noise(1))
+new = scored(int4, Stack()).logp  # the trainer, before any update
+old = {"trainer's own": new, "the INT4 rollout's": int4.logp_rollout}
+fig, axes = plt.subplots(1, 2, sharey=True)
+clipped = {}
+for ax, (whose, logp_old) in zip(axes, old.items()):
+    r = (new - logp_old).exp()[int4.mask]
+    clipped[whose] = ((r < 0.8) | (r > 1.2)).double().mean().item()
+    ax.axvspan(0.8, 1.2, color=style.GOOD, alpha=0.15)
+    colour = style.TRAIN if whose == "trainer's own" else style.ROLLOUT
+    ax.hist(r.clamp(max=3), bins=60, range=(0, 3), color=colour, log=True)
+    share = f"{clipped[whose]:.1%} outside the clip"
+    style.label(ax, f"old logprobs: {whose}; {share}", "ratio", "tokens")
+plt.show()
+
+# %% [markdown]
+# Right: before any learning, tokens lie outside the clip range, and the trust region is
+# centred on a policy that the trainer never was. This is the risk of **old from the
+# rollout engine, new from the trainer**: clipping at step 0, a biased update, a "KL to the
+# old policy" that is partly a KL between two programs.
+#
+# ## The sequence delta
+#
+# A reward belongs to a whole response, and its probability is a product:
+
+# %% tags=["anchor:sequence-delta"]
+Delta = sequence_delta(token_delta(int4.logp_rollout, new, int4.mask), int4.mask)
+length = int4.mask.sum(1)
+print(f"mean |delta| of a token          {seen['four-bit weights'].mean_abs:.3f}")
+print(f"mean |Delta|, Delta = sum delta  {Delta.abs().mean():.3f}")
+print(f"mean |Delta| / T                 {(Delta.abs() / length).mean():.3f}")
+print(f"largest ratio of a response      {Delta.max().exp():.1f}")
+
+# %% [markdown]
+# Sums run over real tokens only; padding is masked *before* anything is added.
+#
+# ## What a long response collects
+#
+# Thirteen tokens is short. For length, take a GPT with a longer context, untrained, since
+# rounding doesn't care what a model has learned, and let it write 256 tokens. Two faults:
+# BF16 rounding, and a temperature of 0.8 that the trainer doesn't know of.
+
+# %%
+growths = [
+    "both like T",
+    "both like the square root of T",
+    "rounding like the root of T, temperature like T in the mean",
+]
+predict("01.growth", "How do their sequence deltas grow with length T?", growths)
+
+# %% tags=["anchor:length"]
+long = GPT(GPTConfig(block_size=264), noise(3))
+with torch.no_grad():
+    long.lm_head.weight.mul_(4)  # sharper than at birth, as a trained model is
+start = torch.randint(6, 16, (96, 8), generator=noise(4))
+faults = {
+    "BF16": (PRESETS["bf16"], style.TRAIN),
+    "T = 0.8": (replace_at(Stack(), "sampler.temperature", 0.8), style.ROLLOUT),
+}
+T = torch.tensor([8, 16, 32, 64, 128, 256])
+x = T.double().log()
+x = x - x.mean()
+spread, bias = {}, {}
+fig, (left, right) = plt.subplots(1, 2)
+for name, (stack, colour) in faults.items():
+    how = dict(max_new=256, eos_id=-1, pad_id=0)
+    b = rollout(long, start, stack, noise(5), **how)
+    logp = scored(b, Stack(), long).logp
+    Delta = token_delta(b.logp_rollout, logp, b.mask).cumsum(1)[:, T - 1]
+    sd, mean = Delta.std(0), Delta.mean(0).abs()
+    spread[name], bias[name] = (
+        (x @ y.log() / (x @ x)).item() for y in (sd, mean)
+    )
+    left.loglog(T, sd, "o-", color=colour, label=name)
+    right.loglog(T, mean, "o-", color=colour, label=name)
+style.label(left, "Spread of the sequence delta", "tokens T", "sd, nats")
+style.label(right, "Its bias", "tokens T", "|mean|, nats")
+left.legend()
+plt.show()
+for name in faults:
+    print(f"{name:8} slopes: spread {spread[name]:.2f}, bias {bias[name]:.2f}")
+as_expected = 0.35 < spread["BF16"] < 0.65 and bias["T = 0.8"] > 0.8
+reveal("01.growth", growths[2] if as_expected else growths[1])
+
+# %% [markdown]
+# Errors without a preferred sign walk at random: their sum spreads as $\sqrt{T}$ (slope
+# 0.5 on these axes). An error with a sign adds up as $T$ (slope 1). Sampled from one
+# policy and scored by another, delta has a sign in the mean, minus the KL, so
+#
+# $$\Delta \approx -\mathrm{KL} \cdot T \pm \mathrm{sd} \cdot \sqrt{T}.$$
+#
+# Both faults have both parts. For rounding the KL is so small that the noise hides it for
+# ten thousands of tokens; its mean in the right picture is just noise, and so is the slope.
+
+# %%
+claim(
+    "growth exponent of the spread under BF16",
+    spread["BF16"],
+    between=(0.35, 0.65),
+    control=bias["T = 0.8"],
+)
+claim(
+    "growth exponent of the bias under a temperature",
+    bias["T = 0.8"],
+    between=(0.8, 1.5),
+    control=spread["T = 0.8"],
+)
+
+# %% [markdown] tags=["anchor:old-logprobs"]
+# ## Old logprobs must belong to the policy that sampled
+#
+# New, old and reference logprobs must be of one token, in one context, under one
+# definition of the policy, and the *old* one that of the policy which drew the token. Only
+# then does the ratio mean new over old, and only then do weights work:
+#
+# $$\mathbb{E}_{a \sim \mu}\left[\frac{\pi(a)}{\mu(a)} R(a)\right]
+# = \mathbb{E}_{a \sim \pi}[R(a)].$$
+#
+# PPO is doubly sensitive: the ratio scales the advantage *and* decides what is clipped.
+# Test it. The sampler runs at temperature 0.9; what is the pass rate of the *trainer's*
+# policy at temperature 1? Estimate it from the sampler's responses, once with the
+# logprobs that it sampled with, once with "raw" ones, before temperature.
+
+# %%
+many = task.prompts(4096, noise(6))
+truth = pass_rate(model, task, Stack(), noise(7), n=4096)
+cool = replace_at(Stack(), "sampler.temperature", 0.9)
+estimates = {}
+for reported in ("processed", "raw"):
+    stack = replace_at(cool, "sampler.logprobs", reported)
+    b = generate(model, task, many, stack, noise(8))
+    R = task.reward(b.prompt, b.response, b.mask)
+    logp = scored(b, Stack()).logp
+    w = sequence_delta(token_delta(b.logp_rollout, logp, b.mask), b.mask).exp()
+    estimates[reported] = (w * R).mean().item()
+    print(f"weighted by {reported:9} logprobs: {estimates[reported]:.3f}")
+print(f"the sampler's own pass rate:     {R.mean():.3f}")
+print(f"the trainer's, sampled afresh:   {truth:.3f}")
+
+# %% [markdown]
+# With raw logprobs delta is zero everywhere, every weight is 1, and the estimate is wrong
+# all the same: it is the sampler's pass rate. **A delta of zero proves agreement only if
+# the reported logprob is the one that was sampled with.**
+
+# %%
+claim(
+    "error of the pass rate, weighted by the sampler's logprobs",
+    abs(estimates["processed"] - truth),
+    at_most=0.05,
+    control=abs(estimates["raw"] - truth),
+)
+
+# %% [markdown]
+# ## Train, with and without the fault
+#
+# First the small GPT from nothing: supervised, on demonstrations in which each step is
+# wrong with probability 0.08 (so that something is left to learn), then GRPO.
+
+# %% tags=["anchor:live-training"]
+bar = tqdm(train_sft(seed(9)), total=250, desc="SFT")
+for fresh, loss in bar:
+    bar.set_postfix(loss=f"{loss:.2f}", refresh=False)
+born = pass_rate(fresh, task, Stack(), noise(10), n=1024)
+print(f"pass rate after SFT: {born:.2f}")
+
+# %%
+fates = [
+    "as well as the first",
+    "more slowly, but it learns",
+    "not at all: it forgets what it could",
+]
+question = (
+    "GRPO, twice. Second run: INT4 rollouts, and the old logprobs are those that "
+    "the rollout reported. How does it learn?"
+)
+predict("01.training", question, fates)
+
+# %%
+four_bits = PRESETS["int4_weights"]
+arms = {
+    "same stack": (Stack(), "recompute", style.TRAIN),
+    "INT4 rollout, its logprobs as old": (four_bits, "rollout", style.ROLLOUT),
+    "INT4 rollout, old recomputed": (four_bits, "recompute", style.GOOD),
+}
+final = {}
+fig, (left, right) = plt.subplots(1, 2)
+for name, (stack, anchor, colour) in arms.items():
+    policy = deepcopy(fresh)
+    how = dict(generator=noise(11), steps=60, view=LossView(anchor))
+    run = rl(policy, task, rollout_stack=stack, **how)
+    steps = list(tqdm(run, total=60, desc=name))
+    left.plot([s.reward for s in steps], color=colour, label=name)
+    right.semilogy([s.mismatch.k3 + 1e-9 for s in steps], color=colour)
+    final[name] = pass_rate(policy, task, Stack(), noise(12), n=1024)
+style.label(left, "Reward of the rollouts", "step")
+style.label(right, "K3 between rollout and trainer", "step")
+fig.legend(loc="outside lower center", ncols=3)
+plt.show()
+aligned, bypass, recomputed = arms
+verdict = 0 if final[bypass] > 0.9 * final[aligned] else 1
+reveal("01.training", fates[2 if final[bypass] < born else verdict])
+for name, rate in final.items():
+    print(f"{name:36} pass rate {rate:.2f} (before: {born:.2f})")
+
+# %% [markdown]
+# Same rollouts, same rounding, one argument apart. Where the trainer recomputes the old
+# logprobs, PPO's clip is centred on the trainer's own policy, and INT4 noise costs next to
+# nothing. Where it takes the rollout's, the clip is centred elsewhere, removes some tokens'
+# gradient before they have moved, and destroys the policy. One run of one seed is an
+# anecdote; `make science` repeats this notebook on five.
+#
+# That is what the *centre of the clip* does at this size. It does not say that mismatch is
+# always fatal (the third run has as much of it at the start) nor that recomputing always
+# suffices: lesson 09 shows what it leaves, and what weights can repair.
+
+# %%
+claim(
+    "pass rate after training on INT4 logprobs as old, share of the start",
+    final[bypass] / born,
+    at_most=1.0,
+    control=final[recomputed] / born,
+)
+
+# %% [markdown]
+# ## Your own arrays
+#
+# The panel takes any two logprob arrays, NumPy or torch, `[B, T]` with a mask; from a
+# terminal, `tinyrl diagnose rollout.npy train.npy` says what they look like.
+
+# %%
+panel(int4.logp_rollout, new, int4.mask)
+
+# %% [markdown]
+# ## Check yourself
+#
+# Answer aloud, then open.
+#
+# <details><summary>A colleague sees ratios of exactly 1.0 in the first step and suspects
+# a bug. Is it one?</summary>
+#
+# No. New and old are the same policy before the first update. The gradient of the ratio is
+# the gradient of the logprob, so the update is not zero.
+# </details>
+#
+# <details><summary>Mean delta is 0.00, mean |delta| is 1.7. Aligned?</summary>
+#
+# No. Signs cancel in the mean (K1); look at |delta| or K3. Shifted arrays look like that.
+# </details>
+#
+# <details><summary>Why do raw logprobs at temperature 0.7 give delta zero and a wrong
+# weight?</summary>
+#
+# Because both sides report the model at temperature 1, and neither reports the policy that
+# drew the tokens.
+# </details>
+#
+# <details><summary>Token errors of 0.01 with random signs, 10,000 tokens: how large is the
+# sequence delta? And if all had one sign?</summary>
+#
+# About 1 (0.01 times the root of 10,000): a factor e on the response. With one sign: 100.
+# </details>
+#
+# **Now write it yourself**:
+# [lab 01](../labs/lab01_two_policies/lab01_two_policies.ipynb), eleven functions, each
+# checked at once.
+#
+# ## Where to read on
+#
+# - BF16, FP16 and mismatch: arXiv 2510.26788
+# - The sequence-level ratio, GSPO: arXiv 2507.18071
+# - PPO's ratio and clip: arXiv 1707.06347, equations 6 and 7; GRPO: arXiv 2402.03300
+# - K1, K2, K3: J. Schulman, "Approximating KL Divergence", 2020
+#
+# ## 中文小结
+#
+# 1. 强化学习里同一份权重有两个使用者：采样引擎负责生成，训练框架负责打分和更新。
+# 2. 同一串 token、同一份权重，两边算出的 logprob 也不会自动相等，这就是 logprob mismatch。
+# 3. token 级差：delta = logp_train − logp_rollout，正值表示训练侧认为该 token 更可能。
+# 4. 加法顺序不同就足以让 FP32 的最后几位不同；形状无关的 kernel 可以让差值严格为 0。
+# 5. 数值类差异（格式、kernel）小而对称；语义类差异（温度、位置、旧权重）大得多，也更常见。
+# 6. ratio = exp(logp_new − logp_old)：加性的误差经指数变成乘性的误差，而且正负不对称。
+# 7. 序列级差是逐 token 之和：随机误差按 √T 增长，带符号的偏差按 T 增长。
+# 8. old logprob 必须属于真正采样的策略，否则 ratio 与重要性权重都失去含义。
+# 9. delta 为零不等于一致：引擎若上报温度之前的 logprob，差异会被完全掩盖。
+# 10. 本例中，用 INT4 采样并把它的 logprob 当作 old，裁剪中心就错了，策略被毁；由训练侧重算则几乎不受影响。
