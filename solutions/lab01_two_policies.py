@@ -57,7 +57,7 @@ from tinyrl.course import check, hint, progress, set_language, solution
 # %% nbgrader={"grade": false, "grade_id": "by_hand", "locked": true, "schema_version": 3, "solution": false, "task": false}
 nan = math.nan
 by_hand_train = torch.tensor([[-0.5, -1.0, -2.0], [-0.25, -3.0, nan]])
-by_hand_rollout = torch.tensor([[-0.6, -1.0, -1.5], [-0.5, -2.0, nan]])
+by_hand_rollout = torch.tensor([[-0.6, -1.2, -1.5], [-0.5, -2.0, nan]])
 by_hand_mask = torch.tensor([[True, True, True], [True, True, False]])
 
 # %% [markdown]
@@ -415,7 +415,8 @@ _check("ratio_parts", ratio_parts, seed=4396)
 #
 # PPO maximises (arXiv 1707.06347, eq. 7)
 #
-# $$\min\bigl(r_t A,\ \operatorname{clip}(r_t, 1 - \epsilon, 1 + \epsilon) A\bigr)$$
+# $$\min\bigl(r_t A,\ \operatorname{clip}(r_t, 1 - \epsilon, 1 + \epsilon)
+# \, A\bigr)$$
 #
 # Where the minimum takes the clipped term and that is the smaller one, the token
 # has no gradient. Return the fraction of real tokens for which it is so; the

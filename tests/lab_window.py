@@ -117,14 +117,14 @@ class Lab:
         return self.write("asked", source)
 
     def show(self, selector: str) -> None:
-        """Scroll down until this is on the page: cells out of sight are not."""
+        """Scroll until this is in sight: cells that are far from it are not on the page."""
         count = self.page.evaluate(f"() => {{ {SCOPE} return cells.length }}")
         for at in range(count):
             if self.front.locator(selector).count():
                 break
             self.page.evaluate(f"at => {{ {SCOPE} nb.content.scrollToItem(at) }}", at)
             self.page.wait_for_timeout(100)
-        self.front.locator(selector).scroll_into_view_if_needed()
+        self.front.locator(selector).evaluate("it => it.scrollIntoView()")
 
     def _until(self, condition: str, given: Any = None) -> None:
         body = f"given => {{ {SCOPE} return {condition} }}"

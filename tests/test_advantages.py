@@ -74,3 +74,10 @@ def test_integer_rewards_are_taken():
 def test_bad_input(r, size, options, message):
     with pytest.raises(ValueError, match=message):
         group_advantages(r, size, **options)
+
+
+def test_equal_rewards_push_nowhere_though_their_mean_is_rounded():
+    """0.1 cannot be held exactly: the mean of seven of them differs in the last bit."""
+    R = torch.full((7,), 0.1)
+    assert (R - R.mean()).abs().max() > 0
+    assert not group_advantages(R, 7).any()

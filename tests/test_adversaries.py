@@ -29,6 +29,8 @@ LAB = "lab01_two_policies"
 SEED = 20260101  # of the second pass's fresh inputs
 CANARY = "TINYRL-" + "CANARY-"
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
 
 def nbgrader(course: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run nbgrader as a teacher does, from an environment that is not activated."""

@@ -16,15 +16,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
-import torch
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from lab_window import Lab
 
 ROOT = Path(__file__).parent.parent
-LESSON = ROOT / "notebooks/01_two_policies.ipynb"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
 
@@ -37,20 +34,6 @@ pytestmark = [
 ]
 
 
-def trial(path: Path) -> None:
-    """A notebook with the panel on the shipped checkpoint and nothing else."""
-    nb = nbformat.v4.new_notebook()
-    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
-    code = (
-        "from tinyrl.checkpoints import load\n"
-        "from tinyrl.course import panel\n"
-        "from tinyrl.tasks import CumSum\n"
-        "panel(load('sft'), CumSum(), sequences=64, seed=0)"
-    )
-    nb.cells = [nbformat.v4.new_code_cell(code)]
-    nbformat.write(nb, path)
-
-
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a learner opens, copied: a test must not write into the course."""
@@ -59,7 +42,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ignore = shutil.ignore_patterns("workspaces", ".ipynb_checkpoints")
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     shutil.copy(ROOT / "nbgrader_config.py", folder)
-    trial(folder / "notebooks/trial.ipynb")
     return folder
 
 
@@ -143,46 +125,6 @@ def shown_numbers(lab: Lab) -> dict[str, float | None]:
     return {name: None if x == "None" else float(x) for name, x in pairs}
 
 
-def library_numbers(**rollout: str) -> dict[str, float]:
-    """What the library says of 64 responses under a rollout stack, scored in FP32."""
-    from tinyrl import metrics
-    from tinyrl.checkpoints import load
-    from tinyrl.scoring import score
-    from tinyrl.stack import Stack, replace_at
-    from tinyrl.tasks import CumSum
-    from tinyrl.trainer import generate
-
-    stack, model, task = Stack(), load("sft"), CumSum()
-    for path, value in rollout.items():
-        stack = replace_at(stack, path.replace("_", "."), value)
-    prompts = task.prompts(64, torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        batch = generate(model, task, prompts, stack, torch.Generator().manual_seed(0))
-        train = score(model, batch.prompt, batch.response, Stack())
-    top1 = {"top1_rollout": batch.top1_rollout, "top1_train": train.top1}
-    found = metrics.compare(batch.logp_rollout, train.logp, batch.mask, **top1)
-    return dict(vars(found))
-
-
-def test_the_panel_shows_what_the_library_computes(lab: Lab) -> None:
-    lab.open("notebooks", "trial.ipynb")
-    lab.run_all()
-    numbers = lab.front.locator(".tinyrl-numbers [data-metric=mean_abs]")
-    expect(numbers).to_be_visible()
-    before = shown_numbers(lab)
-    lab.shoot("panel-before")
-
-    menu = lab.front.locator(".tinyrl-rollout-numerics-activations select")
-    menu.select_option(label="BF16")
-    expect(numbers).not_to_have_attribute("data-value", repr(before["mean_abs"]))
-    after = shown_numbers(lab)
-    lab.shoot("panel-bf16-activations")
-
-    assert before == pytest.approx(library_numbers(), rel=1e-4, abs=1e-7)
-    assert after == pytest.approx(library_numbers(numerics_activations="bf16"), rel=1e-4)
-    assert after["mean_abs"] > 100 * before["mean_abs"]
-
-
 # The library's numbers for what the panel of a lesson is set to, from its own weights.
 ASK = """
 import gc, json
@@ -205,21 +147,20 @@ print(json.dumps(vars(told)))
 """
 
 
-@pytest.mark.skipif(not LESSON.exists(), reason="notebook 01 is not there yet")
 def test_notebook_01_runs_and_its_panel_follows_a_control(lab: Lab) -> None:
-    lab.open("notebooks", LESSON.name)
+    lab.open("notebooks", "01_two_policies.ipynb")
     lab.run_all()
     errors = [o for cell in lab.outputs() for o in cell if o["output_type"] == "error"]
     assert errors == []
-    menu = lab.front.locator(".tinyrl-rollout-numerics-weights select")
-    lab.show(".tinyrl-rollout-numerics-weights select")
+    lab.show(".tinyrl-models")
     before = shown_numbers(lab)
-    lab.shoot("01-before")
+    lab.shoot("panel-before")
+    menu = lab.front.locator(".tinyrl-models .tinyrl-rollout-numerics-weights select")
     menu.select_option(label="INT4")
-    numbers = lab.front.locator(".tinyrl-models .tinyrl-numbers [data-metric=mean_abs]")
-    expect(numbers).not_to_have_attribute("data-value", repr(before["mean_abs"]))
-    lab.shoot("01-int4-weights")
+    shown = lab.front.locator(".tinyrl-models [data-metric=mean_abs]")
+    expect(shown).not_to_have_attribute("data-value", repr(before["mean_abs"]))
     after = shown_numbers(lab)
+    lab.shoot("panel-int4-weights")
     outputs = lab.ask(ASK)
     assert [o["output_type"] for o in outputs] == ["stream"], outputs
     assert after == pytest.approx(json.loads(outputs[0]["text"]), rel=1e-6)

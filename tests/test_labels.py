@@ -33,9 +33,9 @@ def test_a_number_has_a_slider_that_holds_its_default():
     for leaf in leaves(Stack()):
         if leaf.choices is None:
             low, high, step = LABELS[leaf.path].bounds
-            assert low <= leaf.default <= high
-            assert (leaf.default - low) / step == pytest.approx(
-                round((leaf.default - low) / step)
+            assert low <= leaf.value <= high
+            assert (leaf.value - low) / step == pytest.approx(
+                round((leaf.value - low) / step)
             )
 
 

@@ -31,7 +31,7 @@ CHOICES = [
     for side in SIDES
     for leaf in leaves(Stack())
     for x in leaf.choices or {int: (-2, 3), float: (0.5, 1.3)}[leaf.type]
-    if x != leaf.default
+    if x != leaf.value
 ]
 
 

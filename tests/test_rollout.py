@@ -95,7 +95,9 @@ def test_mask_ends_with_the_end_token_and_the_rest_is_padding():
 
 
 def test_raw_reports_the_model_and_processed_the_sampler():
-    raw, processed = (sample(Stack(sampler=Sampler(0.7, how))) for how in ("raw", "processed"))
+    raw, processed = (
+        sample(Stack(sampler=Sampler(0.7, how))) for how in ("raw", "processed")
+    )
     assert torch.equal(raw.response, processed.response)
     logits = response_logits(load("sft"), raw.prompt, raw.response, Stack()).double()
     picked = raw.response[..., None]
@@ -123,14 +125,39 @@ def test_entropy_is_that_of_the_distribution():
     torch.testing.assert_close(scored.entropy.double(), wanted, rtol=0, atol=1e-5)
 
 
-def test_no_prompts_is_an_error():
-    with pytest.raises(ValueError, match=r"prompts must be \[B, P\]"):
+@pytest.mark.parametrize(
+    ("prompts", "max_new", "message"),
+    [
+        (
+            torch.zeros(0, 16).long(),
+            13,
+            r"prompts must be \[B, P\] with tokens, got \[0, 16\]",
+        ),
+        (torch.zeros(16).long(), 13, r"prompts must be \[B, P\] with tokens, got \[16\]"),
+        (torch.zeros(2, 16).long(), 0, "max_new must be 1 to 17 for prompts of 16 tokens"),
+        (torch.zeros(2, 16).long(), 18, "max_new must be 1 to 17 .*not 18"),
+        (torch.full((2, 16), 99), 13, r"ids row 0 has an id outside 0..15: \[99"),
+    ],
+)
+def test_what_cannot_be_sampled_is_told_at_once(prompts, max_new, message):
+    with pytest.raises(ValueError, match=message):
         rollout(
-            load("sft"),
-            torch.zeros(0, 16, dtype=torch.long),
-            Stack(),
-            seeded(),
-            max_new=13,
-            eos_id=2,
-            pad_id=0,
+            load("sft"), prompts, Stack(), seeded(), max_new=max_new, eos_id=2, pad_id=0
         )
+
+
+def test_the_longest_response_fits_exactly():
+    prompts = TASK.prompts(2, seeded())
+    batch = rollout(load("sft"), prompts, EXACT, seeded(), max_new=17, eos_id=-1, pad_id=0)
+    assert batch.response.shape == (2, 17)
+    with torch.no_grad():
+        logp = score(load("sft"), prompts, batch.response, EXACT).logp
+    assert torch.equal(logp, batch.logp_rollout)
+
+
+def test_what_cannot_be_scored_is_told():
+    prompt, response = torch.zeros(2, 3).long(), torch.zeros(3, 3).long()
+    with pytest.raises(ValueError, match=r"got \[2, 3\] and \[3, 3\]"):
+        score(load("sft"), prompt, response, Stack())
+    with pytest.raises(ValueError, match="at least one token each"):
+        score(load("sft"), prompt, prompt[:, :0], Stack())

@@ -1,4 +1,4 @@
-"""Stacks as values: paths, differences, replacement; and that every field does something."""
+"""Stacks as values: paths, differences, replacement; every field does something."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from tinyrl.checkpoints import load
+from tinyrl.kernels import Kernels, Numerics
+from tinyrl.model import Positions
 from tinyrl.rollout import rollout
+from tinyrl.sampling import Sampler
 from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack, diff, leaves, replace_at
 from tinyrl.tasks import CumSum
@@ -40,7 +43,7 @@ def test_the_table_above_names_every_field():
 @pytest.mark.parametrize("path", OTHER)
 def test_diff_and_replace_are_inverse(path):
     other = replace_at(Stack(), path, OTHER[path])
-    default = {leaf.path: leaf.default for leaf in leaves(Stack())}[path]
+    default = {leaf.path: leaf.value for leaf in leaves(Stack())}[path]
     assert diff(Stack(), other) == {path: (default, OTHER[path])}
     assert diff(other, other) == {}
     assert replace_at(other, path, default) == Stack()
@@ -71,9 +74,7 @@ def test_a_field_changes_what_is_sampled(path):
     for stack in (Stack(), replace_at(Stack(), path, value)):
         generator = torch.Generator().manual_seed(0)
         prompts = task.prompts(64, generator)
-        batch = rollout(
-            model, prompts, stack, generator, max_new=13, eos_id=2, pad_id=0
-        )
+        batch = rollout(model, prompts, stack, generator, max_new=13, eos_id=2, pad_id=0)
         sampled.append(batch.response)
     assert not torch.equal(*sampled)
 
@@ -84,6 +85,8 @@ def test_a_field_changes_what_is_sampled(path):
         ("numerics.kvcache", "int8", "a stack has no field 'numerics.kvcache'; it has"),
         ("numerics.kv", "fp12", "numerics.kv must be one of .*not 'fp12'"),
         ("positions.offset", "one", "positions.offset must be a number, not 'one'"),
+        ("positions.offset", 1.9, "positions.offset must be a whole number, not 1.9"),
+        ("positions.offset", float("inf"), "positions.offset must be a number, not inf"),
         ("sampler.temperature", 0, "temperature must be above 0, not 0.0"),
         ("sampler.temperature", float("nan"), "temperature must be above 0, not nan"),
     ],
@@ -97,3 +100,18 @@ def test_presets_differ_from_the_default_as_they_say():
     assert diff(Stack(), PRESETS["fp32"]) == {}
     assert diff(Stack(), PRESETS["fp8_kv"]) == {"numerics.kv": ("fp32", "fp8_e4m3")}
     assert len({*PRESETS.values()}) == len(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("part", "how", "message"),
+    [
+        (Numerics, {"kv": "fp12"}, "kv must be one of .*not 'fp12'"),
+        (Kernels, {"attention": "flash"}, "attention must be one of .*not 'flash'"),
+        (Kernels, {"shapes": "fix"}, "shapes must be one of"),
+        (Positions, {"of": "prompt"}, "of must be one of"),
+        (Sampler, {"logprobs": "Processed"}, "logprobs must be one of .*not 'Processed'"),
+    ],
+)
+def test_a_misspelt_choice_does_not_act_as_another(part, how, message):
+    with pytest.raises(ValueError, match=message):
+        part(**how)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrl.tokens import VOCABULARY, Tokenizer, position_ids, response_mask
+from tinyrl.tokens import VOCABULARY, Tokenizer, response_mask
 
 TOKENIZER = Tokenizer()
 USER = {"role": "user", "content": "3 1 4"}
@@ -150,7 +150,6 @@ def test_transformers_loads_the_same_ids(loaded):
 def test_transformers_pads_prompts_on_the_left(loaded):
     batch = loaded(["1 2 3", "4"], padding=True, return_tensors="pt")
     assert batch.input_ids.tolist() == [[7, 8, 9], [0, 0, 10]]
-    assert position_ids(batch.attention_mask.bool()).tolist() == [[0, 1, 2], [0, 0, 0]]
 
 
 def test_saving_twice_gives_the_same_bytes(tmp_path):
@@ -169,7 +168,7 @@ def test_does_not_import_transformers():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# ---- masks and positions
+# ---- masks
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 15), min_size=6, max_size=6), min_size=1))
@@ -178,18 +177,6 @@ def test_response_mask_ends_with_the_first_eos(rows):
     for row, got in zip(rows, mask.tolist(), strict=True):
         length = row.index(2) + 1 if 2 in row else len(row)
         assert got == [True] * length + [False] * (len(row) - length)
-
-
-@given(lengths=st.lists(st.integers(0, 7), min_size=1), left=st.booleans())
-def test_position_ids_count_real_tokens(lengths, left):
-    columns = torch.arange(7).expand(len(lengths), 7)
-    real = columns < torch.tensor(lengths)[:, None]
-    mask = real.flip(1) if left else real
-    positions = position_ids(mask)
-    assert positions.shape == mask.shape
-    assert positions.min() >= 0
-    for b, length in enumerate(lengths):
-        assert positions[b][mask[b]].tolist() == list(range(length))
 
 
 # ---- bad input
@@ -242,5 +229,3 @@ def test_bad_ids_and_shapes_are_named():
         TOKENIZER.decode(torch.tensor([-1]))
     with pytest.raises(ValueError, match=r"response_ids must be \[B, T\], not \[3\]"):
         response_mask(torch.zeros(3), 2)
-    with pytest.raises(ValueError, match=r"mask must be \[B, T\], not \[1, 1, 2\]"):
-        position_ids(torch.ones(1, 1, 2))

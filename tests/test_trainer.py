@@ -97,28 +97,25 @@ def test_the_first_minibatch_is_on_policy_where_the_trainer_recomputes():
     assert recomputed.mismatch == bypass.mismatch
 
 
-def test_staleness_is_counted_in_steps():
-    """k steps behind: no mismatch until the weights have moved, then that of k updates."""
-    how = {"rollout_stack": EXACT, "train_stack": EXACT}
-    _, steps = train(4, staleness=2, **how)
-    assert steps[0].mismatch.max_abs == 0  # step 0 has only one version
-    _, fresh = train(4, staleness=0, **how)
-    assert all(s.mismatch.max_abs == 0 for s in fresh)
-    assert all(s.mismatch.max_abs > 0 for s in steps[1:])
-    # by hand: step 2 of staleness 2 still samples from the weights before any update
-    first, trained = load("sft"), load("sft")
-    run = rl(trained, TASK, generator=seeded(), steps=4, staleness=2, **how)
-    next(run), next(run)
-    now = deepcopy(trained)
-    third = next(run)
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+def test_staleness_is_counted_in_steps(staleness):
+    """Step s samples from the weights after max(0, s - staleness) updates, by hand."""
+    how = {"rollout_stack": EXACT, "train_stack": EXACT, "staleness": staleness}
+    trained = load("sft")
+    versions, steps = [deepcopy(trained)], []
+    for step in rl(trained, TASK, generator=seeded(), steps=5, **how):
+        steps.append(step)
+        versions.append(deepcopy(trained))
     generator = seeded()
-    for _ in range(3):  # the same draws: prompts, noise, order of the minibatches
+    for s, step in enumerate(steps):  # the same draws: prompts, noise, minibatches
         prompts = TASK.prompts(12, generator).repeat_interleave(8, 0)
-        batch = generate(first, TASK, prompts, EXACT, generator)
+        sampler = versions[max(0, s - staleness)]
+        batch = generate(sampler, TASK, prompts, EXACT, generator)
         torch.randperm(96, generator=generator)
-    with torch.no_grad():
-        logp = score(now, batch.prompt, batch.response, EXACT).logp
-    assert compare(batch.logp_rollout, logp, batch.mask).k3 == third.mismatch.k3
+        with torch.no_grad():
+            logp = score(versions[s], batch.prompt, batch.response, EXACT).logp
+        assert compare(batch.logp_rollout, logp, batch.mask).k3 == step.mismatch.k3
+        assert (step.mismatch.k3 > 0) == (staleness > 0 and s > 0)
 
 
 def test_a_correction_reaches_the_loss():
@@ -132,6 +129,25 @@ def test_a_correction_reaches_the_loss():
     assert not same_weights(plain, weighted)
 
 
+def test_with_the_rollout_as_anchor_nothing_is_weighted_twice():
+    """A mask still drops tokens; a truncated weight is refused."""
+    how = {"rollout_stack": PRESETS["int4_weights"], "view": LossView("rollout")}
+    band = Correction("token", "mask", 0.9, 1.1)
+    _, (step,) = train(1, correction=band, **how)
+    assert 0.5 < step.kept < 1
+    with pytest.raises(ValueError, match="would count old/rollout twice"):
+        train(1, correction=Correction("token", "truncate"), **how)
+
+
+def test_the_clip_is_what_hurts_where_old_logprobs_are_the_rollouts():
+    """Same anchor, clip opened: the exact ratio is a sound importance weight."""
+    how = {"rollout_stack": PRESETS["int4_weights"], "view": LossView("rollout")}
+    _, (clipped,) = train(1, recipe=Recipe(minibatches=1), **how)
+    wide = Recipe(minibatches=1, clip_low=1.0, clip_high=1e6)
+    _, (opened,) = train(1, recipe=wide, **how)
+    assert clipped.clip_fraction > 0 == opened.clip_fraction
+
+
 def test_aggregation_reaches_the_loss():
     # when hot, lengths differ; many groups, so that some response is still right
     hot = {"rollout_stack": Stack(sampler=Sampler(1.6)), "recipe": Recipe(groups=64)}
@@ -140,10 +156,10 @@ def test_aggregation_reaches_the_loss():
     assert not same_weights(token, sequence)
 
 
-def test_the_rollout_model_is_a_copy_and_the_trained_one_is_the_callers():
-    before = load("sft")
-    after, _ = train(1)
-    assert not same_weights(before, after)
+def test_a_new_model_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    load("sft")
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_times_are_split():

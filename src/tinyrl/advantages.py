@@ -40,4 +40,6 @@ def group_advantages(
     A = R - R.mean(1, keepdim=True)
     if std != "none":
         A = A / (torch.std(R, 1, correction=int(std == "sample"), keepdim=True) + eps)
-    return A.reshape(-1)
+    # the mean of equal rewards may differ from them in the last bit: no push from that
+    equal = R.amax(1, keepdim=True) == R.amin(1, keepdim=True)
+    return torch.where(equal, 0.0, A).reshape(-1)

@@ -14,13 +14,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
 FormatName = Literal["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4"]
 Overflow = Literal["saturate", "nan"]
+
+
+def check_choices(part: object) -> None:
+    """Refuse a dataclass whose field holds what its `Literal` type does not list.
+
+    Without it a misspelt choice would silently act as one of the others.
+    """
+    for name, hint in get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise ValueError(f"{name} must be one of {get_args(hint)}, not {value!r}")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .formats import FormatName, Overflow, quantise
+from .formats import FormatName, Overflow, check_choices, quantise
 
 WIDE: tuple[FormatName, ...] = ("fp32", "fp16", "bf16")
 """Formats that engines use for everything; narrower ones only enter matrix products."""
@@ -33,16 +33,21 @@ it was seen to pick the same one whatever the batch (asserted where it is claime
 class Numerics:
     """The format of every number in a forward pass.
 
-    `weights` and `kv` are stored in their format. `activations` is the format of every
-    operation's result; narrower than 16 bits it applies to the inputs of matrix products
-    only, as in engines with 8-bit kernels, and the rest stays FP32 so that what is seen is
-    the narrow format's doing alone. `overflow` is what FP8 makes of a number too large.
+    `weights` is the format of every matrix, embedding and head included (engines often
+    leave those two wide); INT has a scale for each output, FP8 none. `kv` is that of the
+    cache. `activations` is the format of the result of each method of `Ops`, rounded once
+    at its end, as a fused kernel does. Narrower than 16 bits it applies to what enters a
+    layer's weights only, as in engines with 8-bit kernels; the rest stays FP32, so that
+    what is seen is the narrow format's doing. `overflow`: see `formats.round_to`.
     """
 
     weights: FormatName = "fp32"
     activations: FormatName = "fp32"
     kv: FormatName = "fp32"
     overflow: Overflow = "saturate"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,9 @@ class Kernels:
 
     attention: Literal["sdpa", "naive"] = "sdpa"
     shapes: Literal["free", "fixed"] = "free"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
 
 class Ops:
@@ -90,7 +98,7 @@ class Ops:
         key = (id(table),)
         if key not in self._rounded:
             self._rounded[key] = self._round(table.weight, self.numerics.weights)
-        return F.embedding(ids, self._rounded[key])
+        return self._round(F.embedding(ids, self._rounded[key]), self._result)
 
     def linear(self, x: Tensor, *layers: nn.Linear) -> Tensor:
         """`x @ W.T` for the layers side by side: `[..., inputs] -> [..., all outputs]`."""

@@ -15,6 +15,7 @@ from .kernels import Ops
 from .model import GPT, Cache
 from .sampling import gumbel
 from .stack import Stack
+from .tokens import response_mask
 
 PREFILL_ROWS = 64
 """Prompts that are read at once: what a layer makes of them stays in the processor's
@@ -49,9 +50,14 @@ def rollout(
     pad_id: int,
 ) -> Batch:
     """Sample one response of at most `max_new` tokens for each of `prompts [B, P]`."""
-    B, P = prompts.shape
-    if prompts.numel() == 0:
-        raise ValueError(f"prompts must be [B, P] with tokens in them, not {[B, P]}")
+    if prompts.dim() != 2 or prompts.numel() == 0:
+        raise ValueError(f"prompts must be [B, P] with tokens, got {list(prompts.shape)}")
+    (B, P), longest = prompts.shape, model.config.block_size
+    if max_new < 1 or P + max_new - 1 > longest:  # the last token is never read
+        raise ValueError(
+            f"max_new must be 1 to {longest + 1 - P} for prompts of {P} tokens and "
+            f"block_size {longest}, not {max_new}"
+        )
     ops, cache = stack.ops(), Cache(model.config, B)
     positions = stack.positions.ids(P, P + max_new)
     noise = gumbel((max_new, B, model.config.vocab_size), generator)
@@ -68,8 +74,7 @@ def rollout(
         place = positions[P + t : P + t + 1]
         logits = model.forward(tokens[-1][:, None], ops, place, cache)[:, 0]
     response, all_logits = torch.stack(tokens, 1), torch.stack(seen, 1)
-    ended = (response == eos_id).cumsum(1)
-    mask = (ended == 0) | ((ended == 1) & (response == eos_id))
+    mask = response_mask(response, eos_id)
     logp = stack.sampler.reported(all_logits, response).masked_fill(~mask, 0.0)
     return Batch(prompts, response, mask, logp, all_logits.argmax(-1))
 

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .formats import check_choices
 from .logprobs import token_logp
 
 
@@ -23,6 +24,7 @@ class Sampler:
     logprobs: Literal["processed", "raw"] = "processed"
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, not {self.temperature}")
 

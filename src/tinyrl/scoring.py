@@ -34,6 +34,11 @@ def score(model: GPT, prompt: Tensor, response: Tensor, stack: Stack) -> Score:
 
 def response_logits(model: GPT, prompt: Tensor, response: Tensor, stack: Stack) -> Tensor:
     """Logits `[B, T, V]` that the response tokens are drawn from, before the sampler."""
+    if prompt.dim() != 2 or response.dim() != 2 or len(prompt) != len(response):
+        shapes = f"{list(prompt.shape)} and {list(response.shape)}"
+        raise ValueError(f"prompt and response must be [B, P] and [B, T], got {shapes}")
+    if prompt.shape[1] == 0 or response.shape[1] == 0:
+        raise ValueError("prompt and response need at least one token each")
     P = prompt.shape[1]
     ids = torch.cat([prompt, response], 1)[:, :-1]
     positions = stack.positions.ids(P, ids.shape[1])

@@ -31,11 +31,11 @@ class Stack:
 
 @dataclass(frozen=True)
 class Field:
-    """One leaf of a stack: `numerics.kv`, its type, default and, if listed, its choices."""
+    """One leaf of a stack: `numerics.kv`, its type, value and, if listed, its choices."""
 
     path: str
     type: type
-    default: Any
+    value: Any
     choices: tuple[Any, ...] | None
 
 
@@ -56,7 +56,7 @@ def leaves(part: Any, prefix: str = "") -> Iterator[Field]:
 def diff(a: Stack, b: Stack) -> dict[str, tuple[Any, Any]]:
     """What differs, by path: `{"numerics.kv": ("int8", "fp32")}`. Empty if nothing does."""
     pairs = zip(leaves(a), leaves(b), strict=True)
-    return {x.path: (x.default, y.default) for x, y in pairs if x.default != y.default}
+    return {x.path: (x.value, y.value) for x, y in pairs if x.value != y.value}
 
 
 def replace_at(stack: Stack, path: str, value: Any) -> Stack:
@@ -68,12 +68,19 @@ def replace_at(stack: Stack, path: str, value: Any) -> Stack:
     if leaf.choices is not None and value not in leaf.choices:
         raise ValueError(f"{path} must be one of {leaf.choices}, not {value!r}")
     if leaf.type in (int, float):
-        try:
-            value = leaf.type(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"{path} must be a number, not {value!r}") from None
+        value = _number(path, value, leaf.type)
     part, name = path.split(".")
     return replace(stack, **{part: replace(getattr(stack, part), **{name: value})})
+
+
+def _number(path: str, value: Any, kind: type) -> Any:
+    try:
+        number = kind(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{path} must be a number, not {value!r}") from None
+    if kind is int and number != float(value):
+        raise ValueError(f"{path} must be a whole number, not {value!r}")
+    return number
 
 
 def _low(fmt: str) -> Stack:

@@ -154,7 +154,7 @@ def _check_messages(messages: Messages) -> None:
                 )
 
 
-# ---- masks and positions
+# ---- masks
 
 
 def response_mask(response_ids: Tensor, eos_id: int) -> Tensor:
@@ -166,14 +166,3 @@ def response_mask(response_ids: Tensor, eos_id: int) -> Tensor:
         raise ValueError(f"response_ids must be [B, T], not {list(response_ids.shape)}")
     is_eos = (response_ids == eos_id).long()
     return is_eos.cumsum(1) - is_eos == 0  # no eos *before* this token
-
-
-def position_ids(mask: Tensor) -> Tensor:
-    """[B, T] bool, true on real tokens -> [B, T] long: 0 on the first real token.
-
-    Padding on the left has position 0, padding on the right the last real position, as in
-    the formula of `transformers`.generate; no real token looks at either.
-    """
-    if mask.ndim != 2:
-        raise ValueError(f"mask must be [B, T], not {list(mask.shape)}")
-    return (mask.long().cumsum(1) - 1).clamp(min=0)

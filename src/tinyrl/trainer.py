@@ -87,9 +87,10 @@ class Recipe:
     group_size: int = 8
     minibatches: int = 2
     lr: float = 5e-4
-    warmup: int = 10  # without it the first Adam steps destroy the policy
+    warmup: int = 10
     max_grad_norm: float = 1.0
-    clip: float = 0.2
+    clip_low: float = 0.2
+    clip_high: float = 0.2
 
     def __post_init__(self) -> None:
         for name, least in (("groups", 1), ("group_size", 2), ("minibatches", 1)):
@@ -138,16 +139,24 @@ def rl(
 ) -> Iterator[Step]:
     """GRPO (arXiv 2402.03300) on `model` in place; yields a `Step` after each update.
 
+    By default with the mean over tokens of DAPO (arXiv 2503.14476), see `LossView`.
+
     Rollouts come from the weights of `staleness` steps ago under `rollout_stack`; the loss
     is computed under `train_stack`. `view.anchor` says whose probability is the old one in
     the ratio: recomputed by the trainer, or as the rollout reported it. `correction`
-    weighs or masks tokens by (trainer's old) / (rollout's) probability.
+    weighs or masks tokens by (trainer's old) / (rollout's) probability; with the rollout as
+    anchor the ratio holds that factor already, so only the mask is taken.
     """
     rollout_stack, train_stack = rollout_stack or Stack(), train_stack or Stack()
     view, correction = view or LossView(), correction or Correction()
     recipe = recipe or Recipe()
     if staleness < 0:
         raise ValueError(f"staleness must be at least 0, not {staleness}")
+    if view.anchor == "rollout" and correction.operation == "truncate":
+        raise ValueError(
+            "with anchor 'rollout' the ratio is already new/rollout: a truncated weight "
+            "would count old/rollout twice. Use anchor 'recompute', or no correction"
+        )
     optimizer = torch.optim.Adam(model.parameters(), recipe.lr, (0.9, 0.99), fused=True)
     sampler = deepcopy(model)
     versions = deque([_weights(model)], maxlen=staleness + 1)
@@ -166,10 +175,13 @@ def rl(
             batch.logp_rollout,
             old.logp,
             batch.mask,
+            clip=recipe.clip_high,
             top1_rollout=batch.top1_rollout,
             top1_train=old.top1,
         )
         weight, kept = correction.apply(old.logp, batch.logp_rollout, batch.mask)
+        if view.anchor == "rollout":
+            weight = torch.ones_like(weight)
         advantages = group_advantages(reward, recipe.group_size)
         logp_old = old.logp if view.anchor == "recompute" else batch.logp_rollout
         clock.lap("bookkeeping")
@@ -179,12 +191,11 @@ def rl(
             recipe.minibatches
         ):
             logp = score(model, batch.prompt[rows], batch.response[rows], train_stack).logp
-            eps = recipe.clip
             arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
             loss = grpo(
                 *arrays,
-                eps_low=eps,
-                eps_high=eps,
+                eps_low=recipe.clip_low,
+                eps_high=recipe.clip_high,
                 weight=weight[rows],
                 aggregation=view.aggregation,
             )
@@ -193,7 +204,9 @@ def rl(
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
             optimizer.step()
             clock.lap("backward")
-            health = diagnostics(*arrays, eps_low=eps, eps_high=eps)
+            health = diagnostics(
+                *arrays, eps_low=recipe.clip_low, eps_high=recipe.clip_high
+            )
             seen.append((loss.item(), norm.item(), health["clip_fraction"]))
             clock.lap("bookkeeping")
         versions.append(_weights(model))

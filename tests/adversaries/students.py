@@ -194,13 +194,6 @@ def edited_test(nb: NotebookNode, answers: Answers) -> NotebookNode:
     return nb
 
 
-@student(said="'ratio_hidden' of the lab is gone")
-def deleted_test(nb: NotebookNode, answers: Answers) -> NotebookNode:
-    nb = answered(nb, answers)
-    nb.cells.remove(cell(nb, "ratio_hidden"))
-    return nb
-
-
 @student(said="nbgrader's metadata are lost")
 def stripped_metadata(nb: NotebookNode, answers: Answers) -> NotebookNode:
     nb = answered(nb, answers)
@@ -230,27 +223,24 @@ def calls_library(nb: NotebookNode, answers: Answers) -> NotebookNode:
     return answered(nb, answers, token_delta=code)
 
 
-@student(said="'ratio' has become markdown")
-def converted_cell(nb: NotebookNode, answers: Answers) -> NotebookNode:
-    nb = answered(nb, answers)
-    code = cell(nb, "ratio")
-    at = nb.cells.index(code)
-    nb.cells[at] = nbformat.v4.new_markdown_cell(code.source, metadata=code.metadata)
-    return nb
+@student(said="'ratio_hidden' of the lab is gone")
+def untidy(nb: NotebookNode, answers: Answers) -> NotebookNode:
+    """Right answers that print, warn and log, with magics, in a notebook of accidents.
 
-
-@student()
-def noisy(nb: NotebookNode, answers: Answers) -> NotebookNode:
-    """Right answers that print, warn and log, and cells of magics: no mark is lost."""
+    One answer has become markdown, a test is deleted: no mark is lost.
+    """
     loud = "    import warnings, sys, logging, os\n    warnings.warn('careful')\n"
     loud += "    print('debug'); print('oops', file=sys.stderr); logging.warning('hm')\n"
     loud += "    os.write(2, b'from C')\n"
     changed = {}
     for name, code in answers.items():
-        if code.startswith("def ") and '"""' in code:
-            head, doc, body = code.split('"""')
-            changed[name] = f'%%time\n{head}"""{doc}"""\n{loud}{body.lstrip(chr(10))}'
+        head, doc, body = code.split('"""')
+        changed[name] = f'%%time\n{head}"""{doc}"""\n{loud}{body.lstrip(chr(10))}'
     nb = answered(nb, answers, **changed)
+    code = cell(nb, "ratio")
+    turned = nbformat.v4.new_markdown_cell(code.source, metadata=code.metadata)
+    nb.cells[nb.cells.index(code)] = turned
+    nb.cells.remove(cell(nb, "ratio_hidden"))
     nb.cells.append(own("import sys\nprint('end', file=sys.stderr)"))
     nb.cells.insert(1, own("%matplotlib inline\nimport warnings; warnings.warn('first')"))
     return nb

@@ -69,7 +69,10 @@ def attempt(
             copy.requires_grad_()
     made = Attempt(copies)
     if not guarded:
-        made.value = function(*copies)
+        try:
+            made.value = function(*copies)
+        except Exception as error:
+            made.error = error.with_traceback(None)
         return made
     printed = io.StringIO()
     with _quiet(printed), _no_keyboard():
@@ -107,7 +110,7 @@ def _bytes(value: Argument) -> bytes:
 @contextlib.contextmanager
 def _quiet(printed: io.StringIO) -> Iterator[None]:
     """Keep prints, and silence warnings, logging and what C code writes to stderr."""
-    level = logging.root.manager.disable
+    level, handlers = logging.root.manager.disable, logging.root.handlers[:]
     logging.disable(logging.CRITICAL)
     try:
         with (
@@ -120,6 +123,7 @@ def _quiet(printed: io.StringIO) -> Iterator[None]:
             yield
     finally:
         logging.disable(level)
+        logging.root.handlers[:] = handlers  # logging.warning() adds one for `printed`
 
 
 @contextlib.contextmanager
@@ -163,7 +167,8 @@ def _watched(borrowed: list[str]) -> Iterator[None]:
         if event != "call" or not file.startswith(LIBRARY):
             return
         if not file.startswith(COURSE) or file.startswith(EXERCISES):
-            borrowed.append(f"{Path(file).stem}.{frame.f_code.co_qualname}")
+            module = file.removeprefix(LIBRARY).removesuffix(".py").replace(os.sep, ".")
+            borrowed.append(f"{module}.{frame.f_code.co_qualname}")
 
     before = sys.getprofile()
     sys.setprofile(note)

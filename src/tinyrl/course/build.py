@@ -124,8 +124,15 @@ def release(solutions: dict[str, str], config_file: Path) -> dict[str, str]:
         try:
             GenerateAssignment(coursedir=course, config=config).start()
         except NbGraderException as error:
-            raise BuildError("\n".join([str(error), *errors])) from error
+            raise BuildError(_reason(errors, solutions) or str(error)) from error
         return {name: _released(Path(folder, "labs", name), name) for name in solutions}
+
+
+def _reason(errors: list[str], solutions: dict[str, str]) -> str:
+    """From nbgrader's log: which lab it refused, and the last line of the traceback."""
+    refused = [name for name in solutions if any(name in error for error in errors)]
+    traces = [error.strip().splitlines()[-1] for error in errors if "Traceback" in error]
+    return "\n".join(f"solutions/{name}.py: {t}" for name in refused for t in traces)
 
 
 def settings(config_file: Path) -> Config:
@@ -153,7 +160,7 @@ def _quiet() -> Iterator[list[str]]:
                 errors.append(record.getMessage())
 
     logger, handler = logging.getLogger("traitlets"), Collect()
-    level, propagate = logger.level, logger.propagate
+    propagate = logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
     try:
@@ -162,7 +169,6 @@ def _quiet() -> Iterator[list[str]]:
             yield errors
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(level)
         logger.propagate = propagate
 
 

@@ -53,7 +53,9 @@ class Card:
                 f'<td style="{VALUE}">{escape(value)}</td></tr>'
                 for label, value in self.rows
             )
-            parts.append(f'<table style="border:0;margin:2px 0;font-size:inherit">{cells}</table>')
+            parts.append(
+                f'<table style="border:0;margin:2px 0;font-size:inherit">{cells}</table>'
+            )
         if self.code:
             parts.append(f'<pre style="margin:4px 0">{escape(self.code)}</pre>')
         if self.foot:

@@ -58,10 +58,14 @@ def check(name: str, answer: object, *, seed: int | None = None) -> None:
 def _card(exercise: Exercise, verdict: Verdict, note: Words | None) -> Card:
     foot = [] if note is None else [str(note)]
     if verdict.outcome == "right":
-        return Card("good", _heading(exercise, verdict), str(verdict.text), foot=" ".join(foot))
+        return Card(
+            "good", _heading(exercise, verdict), str(verdict.text), foot=" ".join(foot)
+        )
     rows = tuple((str(label), value) for label, value in verdict.rows)
     foot = [f'{STUCK}: hint("{exercise.name}")', *foot]
-    return Card("bad", _heading(exercise, verdict), str(verdict.text), rows, foot="  ".join(foot))
+    return Card(
+        "bad", _heading(exercise, verdict), str(verdict.text), rows, foot="  ".join(foot)
+    )
 
 
 def _hidden_card(exercise: Exercise, verdict: Verdict) -> Card:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,10 @@ class Course:
         """nbgrader's records of a student's marks, by cell; changes to them are kept."""
         from nbgrader.api import Gradebook, MissingEntry  # type: ignore[import-untyped]
 
-        with Gradebook(self.directory.db_url, self.directory.course_id) as book:
+        with (
+            warnings.catch_warnings(action="ignore"),  # SQLAlchemy's, of nbgrader's code
+            Gradebook(self.directory.db_url, self.directory.course_id) as book,
+        ):
             try:
                 book.update_or_create_student(student)
                 book.update_or_create_submission(self.name, student)

@@ -39,10 +39,14 @@ def blank(name: str, attempt: Attempt) -> Words | None:
         )
     parts = value if isinstance(value, tuple | list) and value else (value,)
     if error is None and all(part is None or part is ... for part in parts):
-        what = "None" if value is None else "..."
+        if value is not None:
+            return Words(
+                en=f"`{name}` still returns a placeholder: {value}.",
+                zh=f"`{name}` 返回的还是占位符：{value}。",
+            )
         return Words(
-            en=f"`{name}` returned {what}. Is its `return` missing?",
-            zh=f"`{name}` 返回了 {what}。是不是漏了 `return`？",
+            en=f"`{name}` returned None. Is its `return` missing?",
+            zh=f"`{name}` 返回了 None。是不是漏了 `return`？",
         )
     return None
 

@@ -70,7 +70,7 @@ class Controls:
             for leaf in leaves(Stack()):
                 x = inputs[leaf.path].value
                 x = round(x, 6) if isinstance(x, float) else x  # a slider adds up steps
-                if x != leaf.default:
+                if x != leaf.value:
                     stacks[side] = replace_at(stacks[side], leaf.path, x)
         return Setting(stacks["rollout"], stacks["train"], self.stale.value)
 
@@ -80,14 +80,14 @@ class Controls:
         try:
             for side in SIDES:
                 for leaf in leaves(getattr(setting, side)):
-                    self.inputs[side][leaf.path].value = leaf.default
+                    self.inputs[side][leaf.path].value = leaf.value
             self.stale.value = min(setting.stale, self.stale.max)
         finally:
             self._quiet = False
         self._on_change()
 
     def _input(self, side: Side, leaf: Field, start: Setting) -> Any:
-        now = {x.path: x.default for x in leaves(getattr(start, side))}[leaf.path]
+        now = {x.path: x.value for x in leaves(getattr(start, side))}[leaf.path]
         control = self.inputs[side][leaf.path] = make_input(leaf, now)
         self._watch(control, side, leaf.path)
         return control

@@ -2,13 +2,12 @@
 
 The walk stops at the first case that fails. To name the misconception behind a wrong
 answer, every wrong function of the exercise runs on the same inputs: the one that gives
-the learner's own output on every case so far, and it alone, is it. The text of the answer
-is never looked at.
+the learner's own outputs, and it alone, is it. The text of the answer is never looked at.
 """
 
 from __future__ import annotations
 
-from builtins import abs, callable, len, zip  # noqa: UP029  (as in observing.py)
+from builtins import abs, callable, len, list, max, zip  # noqa: UP029  (as in observing.py)
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,7 +15,7 @@ from numpy import isfinite
 
 from tinyrl.course import complaints
 from tinyrl.course.complaints import Rows
-from tinyrl.course.exercise import Case, Exercise, Function, Stage
+from tinyrl.course.exercise import STAGES, Case, Exercise, Function, Stage
 from tinyrl.course.observing import EPS, SLACK, Seen, Truth, observe, same, truth, within
 from tinyrl.course.words import Words
 
@@ -96,20 +95,30 @@ def diagnose(
 ) -> str | None:
     """The one mistake that explains every output so far, or None.
 
-    While several do, the cases that are `left` decide, as far as any explains those.
+    It also has to explain the `left` cases of the failed stage and of those for ordinary
+    inputs: the numbers of an example can agree by chance. The others, where a second
+    mistake may come in, only decide between several.
     """
+    stages = list(STAGES)
+    failed, ordinary = stages.index(trail[-1][0].stage), stages.index("inputs")
 
-    def explains(name: str, case: Case, seen: Seen) -> bool:
-        return same(observe(exercise, exercise.mistakes[name][0], case, own=True), seen)
+    def explaining(suspects: list[str], case: Case, seen: Seen) -> list[str]:
+        wrong = exercise.mistakes
+        return [
+            n
+            for n in suspects
+            if same(observe(exercise, wrong[n][0], case, own=True), seen)
+        ]
 
     suspects = list(exercise.mistakes)
     for case, seen in reversed(trail):
-        suspects = [name for name in suspects if explains(name, case, seen)]
+        suspects = explaining(suspects, case, seen)
     for case in left:
-        if len(suspects) < 2:
+        must = stages.index(case.stage) <= max(failed, ordinary)
+        if not suspects or (len(suspects) == 1 and not must):
             break
-        seen = observe(exercise, answer, case)
-        suspects = [name for name in suspects if explains(name, case, seen)] or suspects
+        fewer = explaining(suspects, case, observe(exercise, answer, case))
+        suspects = fewer if must else fewer or suspects
     return suspects[0] if len(suspects) == 1 else None
 
 

@@ -204,8 +204,10 @@ def within(mine: Array, theirs: Array, tolerance: Array | float) -> bool:
 
 
 def same(a: Seen, b: Seen) -> bool:
-    """Whether two functions did the same with a case: values, NaNs, gradients and all."""
-    if a.attempt.error or b.attempt.error or a.unreadable or b.unreadable:
+    """Whether two functions did the same with a case: values and NaNs, gradients, errors."""
+    if a.attempt.error or b.attempt.error:
+        return type(a.attempt.error) is type(b.attempt.error)
+    if a.unreadable or b.unreadable:
         return False
     pairs: list[tuple[Array | None, Array | None]] = list(
         zip(a.values, b.values, strict=True)

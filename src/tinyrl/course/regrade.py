@@ -239,9 +239,10 @@ def main(argv: list[str] | None = None) -> int:
     except CannotRegrade as error:
         print(error, file=sys.stderr)
         return 2
-    console.print(f"fresh inputs: --seed {seed}; written: {', '.join(map(str, files))}")
+    written = ", ".join(str(file.relative_to(course.root)) for file in files)
+    console.print(f"Fresh inputs: --seed {seed}. Written: {written}", soft_wrap=True)
     if options.apply:
-        console.print(f"{changed} marks corrected in the gradebook")
+        console.print(f"{changed} marks corrected in the gradebook.")
     return 0
 
 

@@ -57,8 +57,10 @@ class Matching:
             self.names[i] = texts[self.nb.cells[i].source.strip()]
 
     def _free(self, wanted: Callable[[NotebookNode], bool]) -> list[int]:
-        cells = enumerate(self.nb.cells)
-        return [i for i, cell in cells if i not in self.names and wanted(cell)]
+        """The cells that may be one of the lab's; its prose between them has no name."""
+        prose = {c.source.strip() for c in self.lab.notebook.cells if not grade_id(c)}
+        left = [(i, c) for i, c in enumerate(self.nb.cells) if i not in self.names]
+        return [i for i, c in left if c.source.strip() not in prose and wanted(c)]
 
     def _by_definition(self, name: str, original: NotebookNode) -> int | None:
         """The last cell with work in it that defines what the answer's stub defines."""
@@ -90,17 +92,18 @@ class Matching:
         return best if best is not None and likeness(best) >= ALIKE else None
 
     def _by_place(self, name: str, original: NotebookNode) -> int | None:
-        """The one cell left between the neighbours that the answer had in the lab."""
+        """The one cell of its type between the neighbours that the answer used to have."""
         if not role(original, "solution"):
             return None
-        order = [name for name, _ in self.lab.named()]
-        before, after = order[: order.index(name)], order[order.index(name) + 1 :]
-        low = max((i for i, n in self.names.items() if n in before), default=-1)
-        high = min(
-            (i for i, n in self.names.items() if n in after), default=len(self.nb.cells)
-        )
-        at = [i for i in self._free(lambda c: bool(c.source.strip())) if low < i < high]
-        return at[0] if len(at) == 1 else None
+        order = [n for n, _ in self.lab.named()]
+        at = order.index(name)
+        before = [i for i, n in self.names.items() if n in order[:at]]
+        after = [i for i, n in self.names.items() if n in order[at + 1 :]]
+        low, high = max(before, default=-1), min(after, default=len(self.nb.cells))
+        kind = original.cell_type
+        free = self._free(lambda c: bool(c.source.strip()) and c.cell_type == kind)
+        between = [i for i in free if low < i < high]
+        return between[0] if len(between) == 1 else None
 
     def copies(self) -> dict[str, list[int]]:
         """The indices of the cells with each name, the one to be graded last.

@@ -1,4 +1,4 @@
-"""Why do two sides disagree? Metrics, a reading of K3, and causes that evidence supports."""
+"""Why two sides disagree: metrics, a reading of K3, causes that the evidence supports."""
 
 from .bands import BANDS, Band
 from .signatures import Finding

@@ -37,9 +37,9 @@ BANDS = (
     Band(
         1e-3,
         "usual",
-        "usual for a dense model on unlike engines, and harmless in the reports; low for MoE",
-        "dense models 1e-5 to 1e-3: slime/miles blog, Jan 2026; H20 GPUs 5e-4 to 1e-3: Liu, "
-        "Li et al., Sep 2025",
+        "usual for a dense model on unlike engines, harmless in the reports; low for MoE",
+        "dense models 1e-5 to 1e-3: slime/miles blog, Jan 2026; H20 GPUs 5e-4 to 1e-3: "
+        "Liu, Li et al., Sep 2025",
     ),
     Band(
         1e-2,
@@ -50,7 +50,7 @@ BANDS = (
     Band(
         1e-1,
         "alarming",
-        "a dense agent run got into trouble from about here; the upper part of what MoE shows",
+        "a dense agent run got into trouble from about here; the upper part of MoE's range",
         "dense, multi-turn: Liu, Li et al., Sep 2025; MoE 1e-3 to 1e-1: slime/miles blog, "
         "Jan 2026",
     ),

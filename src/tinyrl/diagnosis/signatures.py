@@ -15,6 +15,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .statistics import (
+    bernoulli_kl,
+    fisher,
+    mean_ratio_z,
+    minority,
+    quantile,
+    rank_correlation,
+)
+
 Cause = Literal["shift", "zeros", "first", "offset", "scale"]
 
 
@@ -28,7 +37,7 @@ class Finding:
     evidence: str
     remedy: str
     value: float
-    """The fitted number: lag, share of zeros, positions, mean log-ratio, temperature."""
+    """The fitted number: lag, share of zeros, positions, mean d, T_rollout / T_train."""
     explains: float = 0.0
     """Share of all |d| that goes away with it; findings are ranked by this."""
 
@@ -39,11 +48,13 @@ def shift(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
     here = rank_correlation(a[usable], b[usable])
     for lag in (1, -1):
         x, y, both = realigned(a, b, usable, lag)
-        if both.sum() < 16:
+        n = int(both.sum())
+        if n < 8:
             continue
         there = rank_correlation(x[both], y[both])
         error = (y - x)[both].abs().mean() / (b - a)[usable].abs().mean()
-        if there < 0.8 or there - max(here, 0.0) < 0.3 or error > 0.6:
+        gain = fisher(there) - fisher(max(here, 0.0))
+        if there < 0.6 or gain * math.sqrt(n - 3) < 6 or error > 0.6:
             continue
         late = "one token late" if lag == 1 else "one token early"
         return Finding(
@@ -94,12 +105,14 @@ def missing(x: Tensor, y: Tensor, mask: Tensor, e: Tensor, processed: bool) -> T
     that is kept alone: then y gives it some probability, and more than to most others.
     """
     zeros, others = mask & (x == 0), mask & (x != 0)
-    doubted = zeros & (y < -0.25)
+    noise = quantile(e[others].abs(), 0.95) if others.any() else 0.0
+    limit = -max(0.01, 3 * noise)
+    doubted = zeros & (y < limit)
     if not doubted.any():
         return doubted
-    usual = (int((e[others] < -0.25).sum()) + 0.1) / (int(others.sum()) + 10)
+    usual = (int((e[others] < limit).sum()) + 0.1) / (int(others.sum()) + 10)
     share = (doubted.sum() / zeros.sum()).item()
-    if share < usual or int(zeros.sum()) * _bernoulli_kl(share, usual) < 4.5:
+    if share < usual or int(zeros.sum()) * bernoulli_kl(share, usual) < 4.5:
         return torch.zeros_like(mask)
     if not others.any() or (doubted & (y < math.log(0.2))).any():
         return doubted
@@ -116,32 +129,26 @@ def first_tokens(d: Tensor, a: Tensor, b: Tensor, mask: Tensor) -> Finding | Non
     """
     u = d.abs() / (1 - ((a + b) / 2).exp() + 0.05)
     place = torch.arange(a.shape[1]).expand_as(a)
-    best: tuple[float, int, float, float] | None = None
-    K = 1
-    while 2 * K < a.shape[1]:
+    starts = []
+    for K in (2**i for i in range(a.shape[1].bit_length())):
         early, late = u[mask & (place < K)], u[mask & (place >= 2 * K)]
-        if len(early) >= 7 and len(late) >= 20:
-            above = (early > quantile(late, 0.9)).double().mean().item()
-            surprise = len(early) * _bernoulli_kl(above, 0.1)
-            times = early.median().item() / max(late.median().item(), 1e-12)
-            if (
-                above > 0.6
-                and surprise > 16
-                and times > 10
-                and (best is None or surprise > best[0])
-            ):
-                best = surprise, K, above, times
-        K *= 2
-    if best is None:
+        if len(early) < 7 or len(late) < 20:
+            continue
+        above = (early > quantile(late, 0.9)).double().mean().item()
+        times = early.median().item() / max(late.median().item(), 1e-6)
+        surprise = len(early) * bernoulli_kl(above, 0.1)
+        if above > 0.65 and times > 8 and surprise > 16:
+            starts.append((surprise, K, above, times))
+    if not starts:
         return None
-    _, K, above, times = best
+    _, K, above, times = max(starts)
     return Finding(
         "first",
         f"the mismatch sits in the first {K} token{'s' * (K > 1)} of the responses",
         f"{above:.0%} of them exceed the 90th percentile of later tokens (10% would by "
-        f"chance), {times:.0f} times their median, at equal probability",
-        "print the ids of prompt and template on both sides and compare them: a BOS that is "
-        "missing or doubled, a system prompt, a generation prompt, a stripped space",
+        f"chance), {times:,.0f} times their median, at equal probability",
+        "print the ids of prompt and template on both sides and compare them: a BOS that "
+        "is missing or doubled, a system prompt, a generation prompt, a stripped space",
         float(K),
     )
 
@@ -169,12 +176,12 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
     if not constant and (alike < 0.6 or d.std() > 0.6 * y.std()):
         return None
     S = d.exp().mean().item()
-    low, high = quantile(d, 0.05).item(), quantile(d, 0.95).item()
+    low, high = quantile(d, 0.05), quantile(d, 0.95)
     side = "rollout" if down else "trainer"
     return Finding(
         "offset",
-        f"the {side} alone renormalises over a part of the vocabulary (top-p, top-k, min-p, "
-        f"or a temperature near 0), of mass {min(S, 1 / S):.3f} on average",
+        f"the {side} alone renormalises over a part of the vocabulary, of mass "
+        f"{min(S, 1 / S):.3f} on average: top-p, top-k, min-p, or a temperature near 0",
         f"d is {'negative' if down else 'positive'} but for {wrong:.1%} of its mass, "
         f"{low:.3g} to {high:.3g}"
         + (", nearly constant" if constant else "")
@@ -185,108 +192,6 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
     )
 
 
-@dataclass(frozen=True)
-class Line:
-    """logit b = slope * logit a + intercept: the two sides' odds of the chosen tokens."""
-
-    slope: float
-    intercept: float
-    low: float
-    """Between `low` and `high` lies beta, if the cause is a temperature."""
-    high: float
-    consistent: float
-    """Share of tokens that are possible under a temperature of this slope."""
-    explained: float
-    """Share of the difference in log-odds that the line takes away."""
-
-    @property
-    def beta(self) -> float:
-        """The best guess of beta: the middle of what is possible, or the slope in it."""
-        if 0 < self.low and math.isfinite(self.high):
-            return math.sqrt(self.low * self.high)
-        return min(max(self.slope, self.low), self.high)
-
-    def predict(self, a: Tensor) -> Tensor:
-        """The trainer's logprob that the line expects for the rollout's `a`."""
-        return torch.nn.functional.logsigmoid(self.slope * logit(a) + self.intercept)
-
-
-def scale(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Line] | None:
-    """A temperature on one side only.
-
-    If b is a at another temperature, beta = T_a / T_b, then for every token
-
-        logit b = beta logit a + (beta - 1) H,   0 <= H <= log(V - 1),
-
-    where H is the Rényi entropy of order beta of the other tokens under a. So the odds lie
-    about a line whose slope is near beta, every token must imply a possible H, and each
-    bounds beta: noise and other weights fail the second, and the bounds are honest.
-    """
-    line = odds_line(a, b, mask)
-    if line is None or line.consistent < 0.9 or line.explained < 0.2:
-        return None
-    if not 0.02 < abs(math.log(line.slope)) < math.log(20):
-        return None
-    finding = Finding(
-        "scale",
-        f"a temperature on one side only: T_rollout / T_train is about {line.beta:.2f}, "
-        f"between {line.low:.2f} and {line.high:.2f}",
-        f"the odds of the tokens lie on a line of slope {line.slope:.2f}, which explains "
-        f"{line.explained:.0%} of their difference; {line.consistent:.1%} of the tokens are "
-        "possible under a pure temperature",
-        "divide the trainer's logits by the sampler's temperature, or take raw logprobs and "
-        "sample at 1. If this stays, compare versions: weights that grew sharper look alike",
-        line.beta,
-    )
-    return finding, line
-
-
-def odds_line(a: Tensor, b: Tensor, mask: Tensor) -> Line | None:
-    """Orthogonal fit of the trainer's log-odds to the rollout's; None where there is none.
-
-    Tokens with a probability above 1 - 1e-4 are left out: float32 logprobs do not hold
-    their odds.
-    """
-    use = mask & (a < -1e-4) & (b < -1e-4)
-    if use.sum() < 30 or rank_correlation(a[use], b[use]) < 0.6:
-        return None
-    x, y = logit(a[use]), logit(b[use])
-    (sxx, sxy), (_, syy) = torch.cov(torch.stack([x, y])).tolist()
-    slope = (syy - sxx + math.hypot(syy - sxx, 2 * sxy)) / (2 * sxy)
-    if slope <= 0 or slope == 1:
-        return None
-    intercept = (y.mean() - slope * x.mean()).item()
-    implied = (y - slope * x) / (slope - 1)
-    possible = (implied > -0.1) & (implied < 12)  # log of 160,000 tokens
-    error = (y - slope * x - intercept).abs().mean() / max(1.0, slope)
-    low, high = beta_bounds(x, y, slope)
-    return Line(
-        slope,
-        intercept,
-        low,
-        high,
-        possible.double().mean().item(),
-        1 - (error / (y - x).abs().mean()).item(),
-    )
-
-
-def beta_bounds(x: Tensor, y: Tensor, slope: float) -> tuple[float, float]:
-    """Lowest and highest beta that H >= 0 leaves to the log-odds x and y of the tokens.
-
-    (beta - 1) H has the sign of beta - 1, so y / x bounds beta on one side where x > 0 and
-    on the other where x < 0. Two per cent of the tokens may lie beyond, for noise's sake;
-    if it crosses the bounds, they are put in order.
-    """
-    r = y / x
-    likely, unlikely = r[x > 1], r[x < -1]
-    below, above = (likely, unlikely) if slope < 1 else (unlikely, likely)
-    low = quantile(below, 0.98).item() if len(below) >= 5 else 0.0 if slope < 1 else 1.0
-    high = (
-        quantile(above, 0.02).item() if len(above) >= 5 else 1.0 if slope < 1 else math.inf
-    )
-    return min(low, high), max(low, high)
-
-
 def realigned(
     a: Tensor, b: Tensor, mask: Tensor, lag: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -294,43 +199,3 @@ def realigned(
     if lag == 1:
         return a[:, :-1], b[:, 1:], mask[:, :-1] & mask[:, 1:]
     return a[:, 1:], b[:, :-1], mask[:, 1:] & mask[:, :-1]
-
-
-def rank_correlation(x: Tensor, y: Tensor) -> float:
-    """Spearman's correlation with mean ranks for ties; 0 where one side is constant."""
-    ranks = torch.stack([_ranks(x), _ranks(y)])
-    ranks = ranks - ranks.mean(1, keepdim=True)
-    norm = ranks.norm(dim=1).prod().item()
-    return (ranks[0] @ ranks[1]).item() / norm if norm > 0 else 0.0
-
-
-def logit(logp: Tensor) -> Tensor:
-    """log(p / (1 - p)) from log p, right near p = 1."""
-    return logp - torch.log(-torch.expm1(logp))
-
-
-def quantile(x: Tensor, q: float) -> Tensor:
-    """The q-quantile, nearest rank; of any number of values."""
-    return x.sort().values[round(q * (len(x) - 1))]
-
-
-def _ranks(x: Tensor) -> Tensor:
-    _, group, count = x.unique(return_inverse=True, return_counts=True)
-    return (count.cumsum(0) - count / 2)[group].double()
-
-
-def minority(d: Tensor) -> float:
-    """Share of the sum of |d| that has the rarer sign: 0 one-sided, 0.5 balanced."""
-    up, down = d.clamp(min=0).sum(), (-d).clamp(min=0).sum()
-    return (torch.minimum(up, down) / (up + down)).item()
-
-
-def mean_ratio_z(d: Tensor) -> float:
-    """How many standard errors the mean of exp(d) is from 1."""
-    r = torch.expm1(d.clamp(max=50.0))
-    return (r.mean() / (r.std() / math.sqrt(len(r)) + 1e-12)).item()
-
-
-def _bernoulli_kl(p: float, q: float) -> float:
-    parts = ((p, q), (1 - p, 1 - q))
-    return sum(x * math.log(x / y) for x, y in parts if x > 0)

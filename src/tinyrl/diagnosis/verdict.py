@@ -11,18 +11,9 @@ from torch import Tensor
 from ..logprobs import check_logps
 from ..metrics import Mismatch, compare, kl_terms
 from .bands import Band, band
-from .signatures import (
-    Finding,
-    exact_zeros,
-    first_tokens,
-    mean_ratio_z,
-    minority,
-    offset,
-    rank_correlation,
-    realigned,
-    scale,
-    shift,
-)
+from .signatures import Finding, exact_zeros, first_tokens, offset, realigned, shift
+from .statistics import mean_ratio_z, minority, rank_correlation
+from .temperature import scale
 
 FLOOR = 1e-4
 """max |d| up to which nothing is looked for: the order of float32 additions gives 1e-5."""
@@ -52,111 +43,121 @@ class Diagnosis:
 def diagnose(logp_rollout: Any, logp_train: Any, mask: Any = None) -> Diagnosis:
     """Look for the five commonest faults of meaning in two `[B, T]` arrays of logprobs.
 
-    Shift by one, exact zeros, first tokens only; then, over what is left, constant offset
-    and scale. Each that is found is taken away before the next is looked for, so that
-    faults which occur together are told apart. A cause is named only where its evidence
-    rules rounding out. Raises `ValueError` as `check_logps` does.
+    Shift by one, first tokens only, exact zeros, constant offset, scale. Each that is found
+    is taken away before the next is looked for, so that faults which occur together are
+    told apart. A cause is named only where its evidence rules rounding out. Raises
+    `ValueError` as `check_logps` does.
     """
     roll, train, real = check_logps(mask, logp_rollout=logp_rollout, logp_train=logp_train)
-    a, b, real = roll.cpu().double(), train.cpu().double(), real.cpu()
-    mismatch = compare(a, b, real)
-    findings, rest = [], "" if mismatch.max_abs else "nothing: equal to the last bit"
+    left = Peel(roll.cpu().double(), train.cpu().double(), real.cpu())
+    mismatch = compare(roll, train, real)
     if mismatch.max_abs > FLOOR:
-        findings, a, b, d = peel(a, b, real)
-    else:
-        d = (b - a)[real]
-    return Diagnosis(
-        mismatch,
-        band(mismatch.k3, mismatch.max_abs),
-        tuple(sorted(findings, key=lambda found: -found.explains)),
-        leftover(a, b, d),
-    )
+        left.shift()
+        left.first_tokens()
+        left.exact_zeros()
+        left.sampler()
+    ranked = sorted(left.findings, key=lambda found: -found.explains)
+    reading = band(mismatch.k3, mismatch.max_abs)
+    return Diagnosis(mismatch, reading, tuple(ranked), left.reading())
 
 
-def peel(
-    a: Tensor, b: Tensor, mask: Tensor
-) -> tuple[list[Finding], Tensor, Tensor, Tensor]:
-    """Findings, and what is left of both arrays and of d behind them: `[N]` tokens."""
-    findings: list[Finding] = []
-    unexplained = 1.0
+class Peel:
+    """Two arrays and the tokens of them that no finding has explained yet."""
 
-    def add(found: Finding, share: float) -> None:
-        nonlocal unexplained
-        findings.append(replace(found, explains=unexplained * share))
-        unexplained *= 1 - share
+    def __init__(self, a: Tensor, b: Tensor, mask: Tensor) -> None:
+        self.a, self.b, self.mask = a.clamp(max=0), b.clamp(max=0), mask
+        self.d = self.b - self.a
+        self.findings: list[Finding] = []
+        self.unexplained = 1.0
 
-    if found := shift(a, b, mask):
-        before = (b - a)[mask].abs().mean()
-        a, b, mask = realigned(a, b, mask, int(found.value))
-        add(found, 1 - ((b - a)[mask].abs().mean() / before).item())
-    moving = (a != 0) & (b != 0)
-    if found := first_tokens(unexplained_d(a, b, mask & moving), a, b, mask & moving):
-        gone = mask & (torch.arange(a.shape[1]) < found.value)
-        add(found, _share(b - a, mask, gone))
-        mask = mask & ~gone
-    d = unexplained_d(a, b, mask & moving)
-    processed = not torch.equal(d, b - a)
-    for side, found in exact_zeros(d, a, b, mask, processed).items():
-        gone = mask & ((a if side == "rollout" else b) == 0)
-        add(found, _share(b - a, mask, gone))
-        mask = mask & ~gone
-    off, scaled = offset(a, b, mask), scale(a, b, mask)
-    x, y = a[mask], b[mask]
-    d = y - x
-    if scaled and not (off and minority(d) < 0.03):
-        found, line = scaled
-        after = y - line.predict(x)
-        add(found, 1 - (after.abs().sum() / d.abs().sum()).item())
-        d = after
-    if off:
-        after = d - d.mean()
-        add(off, 1 - (after.abs().sum() / d.abs().sum()).item())
-        d = after
-    return findings, x, y, d
+    def shift(self) -> None:
+        """Move one array by a token, if that is what is wrong."""
+        if found := shift(self.a, self.b, self.mask):
+            before = self._size()
+            moved = realigned(self.a, self.b, self.mask, int(found.value))
+            self.a, self.b, self.mask = moved
+            self.d = self.b - self.a
+            self._add(found, 1 - self._size() / before)
+
+    def first_tokens(self) -> None:
+        """Leave out the start of all responses, if the prefix is what is wrong."""
+        a, b, use = self.a, self.b, self.mask & self._moving()
+        if found := first_tokens(unexplained(a, b, use), a, b, use):
+            start = torch.arange(a.shape[1]) < found.value
+            # d of one sign, at the start or everywhere, is a sampler's and not a prefix's
+            if not offset(a, b, use) and not offset(a, b, use & start):
+                self._leave_out(found, start)
+
+    def exact_zeros(self) -> None:
+        """Leave out all zeros of a side that has some which were never computed."""
+        a, b, mask = self.a, self.b, self.mask
+        d = unexplained(a, b, mask & self._moving())
+        processed = not torch.equal(d, b - a)
+        for side, found in exact_zeros(d, a, b, mask, processed).items():
+            self._leave_out(found, (a if side == "rollout" else b) == 0)
+
+    def sampler(self) -> None:
+        """Take away an offset, a scale, or both."""
+        off, scaled = offset(self.a, self.b, self.mask), scale(self.a, self.b, self.mask)
+        if scaled and not (off and minority(self.d[self.mask]) < 0.03):
+            found, line = scaled
+            before, self.d = self._size(), self.b - line.predict(self.a)
+            self._add(found, 1 - self._size() / before)
+        if off:
+            before, self.d = self._size(), self.d - self.d[self.mask].mean()
+            self._add(off, 1 - self._size() / before)
+
+    def reading(self) -> str:
+        """What is left, in words."""
+        a, b, d = self.a[self.mask], self.b[self.mask], self.d[self.mask]
+        n = len(d)
+        if n == 0 or d.abs().max() == 0:
+            return "nothing"
+        mean, k3 = d.abs().mean().item(), kl_terms(d)[2].mean().item()
+        size = f"mean |d| {mean:.2g}, K3 {k3:.2g} over {n:,} tokens"
+        if d.abs().max() < FLOOR:
+            return f"{size}: the floor of float32"
+        if n < 30:
+            return f"{size}: too few tokens to tell offset, scale or a wrong prefix"
+        alike = rank_correlation(a, b)
+        if minority(d) > 0.1 and abs(mean_ratio_z(d)) < 10 and alike > 0.6:
+            return (
+                f"{size}: both signs and a mean ratio near 1, as two whole distributions "
+                "give that differ by rounding, kernels or weights; logprobs alone do not "
+                "tell which"
+            )
+        return (
+            f"{size}: none of the five signatures, and more than rounding (rank "
+            f"correlation of the two sides {alike:.2f}, mean d {d.mean():.2g}). Compare "
+            "token ids, rows, positions and weight versions"
+        )
+
+    def _moving(self) -> Tensor:
+        return (self.a != 0) & (self.b != 0)
+
+    def _size(self) -> float:
+        return self.d[self.mask].abs().mean().item()
+
+    def _leave_out(self, found: Finding, gone: Tensor) -> None:
+        size = torch.where(self.mask, self.d.abs(), 0.0)
+        self._add(found, (torch.where(gone, size, 0.0).sum() / size.sum()).item())
+        self.mask = self.mask & ~gone
+
+    def _add(self, found: Finding, share: float) -> None:
+        self.findings.append(replace(found, explains=self.unexplained * share))
+        self.unexplained *= 1 - share
 
 
-def unexplained_d(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+def unexplained(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
     """d `[B, T]` without an offset or a scale that holds everywhere, or from half-way on.
 
     Behind a wrong prefix only the later tokens show what else is wrong.
     """
-    if offset(a, b, mask):
-        return torch.zeros_like(a)
-    place = torch.arange(a.shape[1]).expand_as(a)
-    late = mask & (place >= place.shape[1] // 2)
+    d = b - a
+    late = mask & (torch.arange(a.shape[1]) >= a.shape[1] // 2)
     for use in (mask, late):
+        if offset(a, b, use):
+            return d - d[use].mean()
         if scaled := scale(a, b, use):
             return b - scaled[1].predict(a)
-    d = b - a
-    return d - d[late].mean() if offset(a, b, late) else d
-
-
-def leftover(a: Tensor, b: Tensor, d: Tensor) -> str:
-    """A reading of what no finding explains."""
-    n = len(d)
-    if n == 0 or d.abs().max() == 0:
-        return "nothing"
-    size = (
-        f"mean |d| {d.abs().mean():.2g}, K3 {kl_terms(d)[2].mean():.2g} over {n:,} tokens"
-    )
-    if d.abs().max() < FLOOR:
-        return f"the floor of float32 ({size})"
-    if n < 30:
-        return f"{size}: too few tokens to name a cause, other than exact zeros"
-    unsure = b < b.median()
-    alike = rank_correlation(a, b)
-    louder = d[unsure].abs().mean() > d[~unsure].abs().mean()
-    if minority(d) > 0.1 and abs(mean_ratio_z(d)) < 10 and alike > 0.7 and louder:
-        return (
-            f"{size}: like rounding, both signs and larger where the policy is unsure. "
-            "Number formats, kernels or weights a few updates apart look so; logprobs alone "
-            "do not tell them apart"
-        )
-    return (
-        f"{size}: none of the five signatures (rank correlation of the two sides "
-        f"{alike:.2f}). Compare token ids, rows and weight versions"
-    )
-
-
-def _share(d: Tensor, mask: Tensor, gone: Tensor) -> float:
-    return (d[gone].abs().sum() / d[mask].abs().sum()).item()
+    return d

@@ -29,7 +29,7 @@ GRADIENT = Words(
 )
 # Three tokens and two; the last column of the second row is padding.
 TRAIN = torch.tensor([[-0.5, -1.0, -2.0], [-0.25, -3.0, 0.0]])
-ROLLOUT = torch.tensor([[-0.6, -1.0, -1.5], [-0.5, -2.0, 0.0]])
+ROLLOUT = torch.tensor([[-0.6, -1.2, -1.5], [-0.5, -2.0, 0.0]])
 MASK = torch.tensor([[True, True, True], [True, True, False]])
 
 

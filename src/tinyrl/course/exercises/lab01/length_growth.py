@@ -152,8 +152,8 @@ EXERCISE = Exercise(
             zh="和的均值是均值的 T 倍，和的方差是方差的 T 倍。",
         ),
         Words(
-            en="`return mean * length, std * math.sqrt(length)`.",
-            zh="`return mean * length, std * math.sqrt(length)`。",
+            en="The whole function is `return mean * length, std * math.sqrt(length)`.",
+            zh="整个函数就是 `return mean * length, std * math.sqrt(length)`。",
         ),
     ),
     points=(1, 1),

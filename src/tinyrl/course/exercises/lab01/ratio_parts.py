@@ -234,7 +234,7 @@ def cases(generator: Generator) -> list[Case]:
 EXERCISE = Exercise(
     name="ratio_parts",
     title=Words(
-        en="PPO's ratio with the wrong old logprobs",
+        en="PPO's ratio, wrong old logprobs",
         zh="用错 old logprob 的 PPO 比值",
     ),
     reference=reference,

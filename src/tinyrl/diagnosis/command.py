@@ -1,0 +1,111 @@
+"""`tinyrl diagnose A.npy B.npy`: metrics, a reading of K3 and causes, on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .bands import Band
+from .verdict import Diagnosis, diagnose
+
+MEANING = {
+    "tokens": "real response tokens",
+    "sequences": "responses",
+    "mean": "of d = log p_train - log p_rollout, nats",
+    "mean_abs": "of |d|",
+    "p99_abs": "99th percentile of |d|",
+    "max_abs": "largest |d|",
+    "k1": "mean of -d: KL(rollout || train), noisy",
+    "k2": "mean of d^2 / 2",
+    "k3": "mean of exp(d) - 1 - d: KL(rollout || train)",
+    "seq_mean": "of the sum of d over a response",
+    "seq_mean_abs": "of its size",
+    "seq_max_abs": "its largest size",
+    "seq_per_token": "its size over the length",
+    "ratio_min": "smallest exp(d)",
+    "ratio_max": "largest exp(d)",
+    "clip_fraction": "share of tokens with exp(d) outside 0.8 to 1.2",
+    "ess": "effective sample size of token weights, 1 is full",
+    "ess_seq": "the same of whole responses",
+}
+
+
+def run(rollout: Path, train: Path, mask: Path | None = None) -> int:
+    """Diagnose two .npy files of logprobs `[B, T]`; prints, and returns the exit code.
+
+    0 if there was something to read, whatever was found; 2 if not, with the reason on
+    stderr. Files are data only: pickled objects are refused.
+    """
+    try:
+        real = None if mask is None else load(mask)
+        verdict = diagnose(load(rollout), load(train), real)
+    except ValueError as error:
+        names = {"logp_rollout": rollout, "logp_train": train, "mask": mask}
+        print(f"tinyrl diagnose: {_with_files(str(error), names)}", file=sys.stderr)
+        return 2
+    show(verdict, rollout, train)
+    return 0
+
+
+def load(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
+    """The array of one .npy file. `ValueError` says in a line why it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                raise ValueError(f"{path} is not a .npy file; write it with numpy.save")
+            file.seek(0)
+            array: np.ndarray[Any, np.dtype[Any]] = np.load(file, allow_pickle=False)
+            return array
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, not a .npy file") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, EOFError, MemoryError) as error:
+        if str(path) in str(error):
+            raise
+        why = "it holds pickled Python objects" if "Object arrays" in str(error) else error
+        raise ValueError(f"{path} cannot be read: {why or 'it is cut short'}") from None
+
+
+def show(verdict: Diagnosis, rollout: Path, train: Path) -> None:
+    """Print a verdict with rich."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=escape(f"{rollout.name} (rollout) against {train.name} (trainer)"))
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("", style="dim")
+    for name, value in verdict.mismatch.table():
+        table.add_row(name, value, MEANING.get(name, ""))
+    console.print(table)
+    console.print(f"\n[bold]Reading of K3[/]: {escape(_reading(verdict.band))}")
+    for i, found in enumerate(verdict.findings, 1):
+        console.print(f"\n[bold]{i}. {found.cause}[/]: {escape(found.what)}.")
+        console.print(
+            f"   explains {found.explains:.0%} of the sum of |d|", highlight=False
+        )
+        console.print(f"   [dim]evidence[/] {escape(found.evidence)}")
+        console.print(f"   [dim]remedy[/]   {escape(found.remedy)}")
+    if not verdict.findings:
+        console.print(
+            "\nNone of: shift by one, exact zeros, first tokens only, constant offset, "
+            "scale."
+        )
+    console.print(f"\n[bold]Left[/]: {escape(verdict.rest)}.")
+
+
+def _reading(band: Band) -> str:
+    return f"{band.reading}." + (f" [{band.source}]" if band.source else "")
+
+
+def _with_files(message: str, names: dict[str, Path | None]) -> str:
+    said = [f"{name} is {path}" for name, path in names.items() if path and name in message]
+    return message + (f" ({'; '.join(said)})" if said else "")
