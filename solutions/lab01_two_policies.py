@@ -229,7 +229,7 @@ _check("length_normalised_delta", length_normalised_delta, seed=4248)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. The importance ratio · 重要性比值
+# ## 5. The importance ratio · 重要性比率
 #
 # Samples of one policy, an objective of another: each token is weighted by
 #
@@ -411,7 +411,7 @@ _check("ratio_parts", ratio_parts, seed=4396)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. The clip fraction at step 0 · 第 0 步的截断比例
+# ## 9. The clip fraction at step 0 · 第 0 步的裁剪比例
 #
 # PPO maximises (arXiv 1707.06347, eq. 7)
 #

@@ -164,11 +164,16 @@ def test_a_renamed_file_gets_its_name_back(
     assert_gradable(notebooks.read(here / f"{NAME}.ipynb"))
 
 
-def test_a_renamed_file_never_replaces_another(here: Path) -> None:
+def test_a_renamed_file_never_replaces_another(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = save(here, LAB.notebook)
     path = save(here, good(), "mine.ipynb")
     before = other.read_bytes()
     assert doctor.run(str(path), fix=True) == doctor.PROBLEMS
+    assert "nothing here can be repaired for you" in capsys.readouterr().out
+    with pytest.raises(FileExistsError):
+        doctor.write(path, good(), NAME)
     assert other.read_bytes() == before
     assert path.exists()
 
@@ -281,7 +286,9 @@ def test_any_mixture_of_damage_is_repaired_without_loss(seed: int, number: int) 
     nb = good()
     for i in range(3):
         nb.cells.insert(draw.randrange(len(nb.cells)), own(f"helper_{i} = {i}"))
-    mine = [c.source for c in nb.cells if c.source.startswith("helper")]
+    helpers = [c for c in nb.cells if c.source.startswith("helper")]
+    helpers[0].id = "ratio"  # two cells of one id, as hand-made copies have
+    mine = [c.source for c in helpers]
     damages = [duplicate, convert, edit_test, edit_settings, wrong_kernel, delete_test]
     for index in sorted(draw.sample(range(len(damages)), min(number, len(damages)))):
         damages[index](nb)

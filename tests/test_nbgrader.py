@@ -61,7 +61,7 @@ def test_a_teacher_who_generates_the_release_gets_the_committed_one(
     released = [p for p in (course / "labs").rglob("*") if p.is_file()]
     assert released == [course / "labs" / name / f"{name}.ipynb"], "no .py, no .md"
     committed = ROOT / build.RELEASED / f"{name}.ipynb"
-    assert released[0].read_text("utf-8").rstrip() == committed.read_text("utf-8").rstrip()
+    assert released[0].read_bytes() == committed.read_bytes()
 
 
 def test_only_the_folders_of_solutions_are_assignments(course: Path) -> None:

@@ -22,7 +22,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TINYRL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TINYRL_LANG", "en")
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    monkeypatch.setattr(records, "_unsaved", [])
     return tmp_path / "home"
 
 

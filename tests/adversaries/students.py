@@ -14,6 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 
 Answers = dict[str, str]
+Make = Callable[[NotebookNode, Answers], NotebookNode]
 WRONG = "def {name}(*args):\n    return 0.0\n"
 
 
@@ -21,9 +22,9 @@ WRONG = "def {name}(*args):\n    return 0.0\n"
 class Student:
     """One adversary. `nbgrader_fails` is what nbgrader alone is known to get wrong."""
 
-    make: Callable[[NotebookNode, Answers], NotebookNode]
+    make: Make
     wrong: frozenset[str]  # answers that deserve nothing; ALL for every one
-    nbgrader_fails: str = ""  # "no mark" (the whole notebook), "fooled", or ""
+    nbgrader_fails: str = ""  # "no mark" (the whole notebook), "fooled", "unreadable", ""
     said: str = ""  # part of the line that the teacher reads
     file: str = "lab01_two_policies.ipynb"
 
@@ -35,8 +36,8 @@ NONE: frozenset[str] = frozenset()
 
 def student(
     wrong: frozenset[str] | set[str] = NONE, **fields: str
-) -> Callable[[Callable[[NotebookNode, Answers], NotebookNode]], None]:
-    def add(make: Callable[[NotebookNode, Answers], NotebookNode]) -> None:
+) -> Callable[[Make], None]:
+    def add(make: Make) -> None:
         CLASS[make.__name__] = Student(make, frozenset(wrong), **fields)
 
     return add
@@ -254,3 +255,9 @@ def prints_history(nb: NotebookNode, answers: Answers) -> NotebookNode:
     nb.cells.append(own("In"))
     nb.cells.append(own("raise ValueError(''.join(In))"))
     return nb
+
+
+@student(ALL, nbgrader_fails="unreadable", said="no notebook")
+def cut_short(nb: NotebookNode, answers: Answers) -> NotebookNode:
+    """Right answers, of which the upload kept half a file."""
+    return answered(nb, answers)

@@ -13,7 +13,6 @@ from tinyrl.course.judging import SEED, Verdict, judge
 from tinyrl.course.records import Record, remember
 from tinyrl.course.words import Words
 
-
 STUCK = Words(en="If you are stuck", zh="需要提示时")
 
 

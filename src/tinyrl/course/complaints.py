@@ -112,12 +112,12 @@ def _known(name: str, error: BaseException | None) -> Words | None:
     match error:
         case OutOfTime():
             return Words(
-                en=f"`{name}` was still running after {SECONDS:g} s. Does its loop ever end?",
+                en=f"`{name}` still runs after {SECONDS:g} s. Does its loop ever end?",
                 zh=f"`{name}` 运行了 {SECONDS:g} 秒还没有结束。循环会停下来吗？",
             )
         case AsksKeyboard():
             return Words(
-                en=f"`{name}` calls `input()`. Nobody sits at the keyboard when it is graded.",
+                en=f"`{name}` calls `input()`. When it is graded, nobody answers.",
                 zh=f"`{name}` 调用了 `input()`。评分时没有人在键盘前输入。",
             )
         case RecursionError():
@@ -138,8 +138,8 @@ def _known(name: str, error: BaseException | None) -> Words | None:
 
 def no_autograd(name: str, reason: str) -> Words:
     return Words(
-        en=f"`{name}` fails as soon as its arguments carry a gradient ({reason}). Stay with "
-        "torch operations from the arguments to the result.",
+        en=f"`{name}` fails as soon as its arguments carry a gradient ({reason}). Stay "
+        "with torch operations from the arguments to the result.",
         zh=f"参数带梯度时 `{name}` 就会出错（{reason}）。从参数到结果都请只用 torch 运算。",
     )
 

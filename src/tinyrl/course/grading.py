@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 from tinyrl.course import check, complaints
 from tinyrl.course.labs import Lab
 from tinyrl.course.notebooks import grade_id, is_test
-from tinyrl.course.remote import Ended, Notebook, Process
+from tinyrl.course.remote import Ended, NoProcess, Notebook, Process
 from tinyrl.course.repair import repaired
 
 ASKS = "_check"  # the name by which a test cell calls `check`
@@ -82,6 +82,8 @@ def _mark(answers: Notebook, test: NotebookNode, seed: int | None) -> Mark:
         answers.start()
         with contextlib.redirect_stdout(io.StringIO()):
             _run(answers, tree, seed)
+    except NoProcess:
+        raise
     except (Exception, SystemExit) as error:
         return Mark(name, exercise, 0.0, points, _one_line(error))
     return Mark(name, exercise, points, points)
@@ -120,4 +122,6 @@ def _one_line(error: BaseException) -> str:
         return f"nothing is called {error.name}: its cell is empty, or stopped before"
     if isinstance(error, Ended):
         return f"the notebook's cells do not run: {error}"
-    return re.sub(r"\s+", " ", str(error)).strip()[:300] or type(error).__name__
+    # The text may be a student's: nothing in it moves a teacher's cursor.
+    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", str(error)).strip()
+    return text[:300] or type(error).__name__

@@ -16,12 +16,13 @@ from tinyrl.course import doctor, labs, notebooks
 from tinyrl.course.grading import Mark, grade
 from tinyrl.course.labs import NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
+from tinyrl.course.remote import NoProcess
 
 FULL, LESS, USAGE = 0, 1, 2
 
 
 def run(lab: str | Path) -> int:
-    """Print each exercise's points; 0 for full marks, 1 for less, 2 for no notebook."""
+    """Print each exercise's points; 0 for full marks, 1 for less, 2 for none to mark."""
     console = Console(highlight=False)
     try:
         path = labs.locate(lab)
@@ -31,16 +32,15 @@ def run(lab: str | Path) -> int:
         console.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
         return USAGE
     console.print(f"[bold]{escape(str(path))}[/]", soft_wrap=True)
-    with console.status("running the answers in a fresh process"):
-        marks = grade(nb, original, original.notebook)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for header, side in (
-        ("", "left"),
-        ("exercise", "left"),
-        ("points", "right"),
-        ("", "left"),
-    ):
-        table.add_column(header, justify="right" if side == "right" else "left")
+    try:
+        with console.status("running the answers in a fresh process"):
+            marks = grade(nb, original, original.notebook)
+    except NoProcess as error:
+        console.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        return USAGE
+    table = Table("", "exercise", box=None, pad_edge=False, header_style="dim")
+    table.add_column("points", justify="right")
+    table.add_column("")
     for exercise in dict.fromkeys(mark.exercise for mark in marks.marks):
         table.add_row(*_row(exercise, [m for m in marks.marks if m.exercise == exercise]))
     console.print(table)

@@ -204,7 +204,7 @@ def within(mine: Array, theirs: Array, tolerance: Array | float) -> bool:
 
 
 def same(a: Seen, b: Seen) -> bool:
-    """Whether two functions did the same with a case: values and NaNs, gradients, errors."""
+    """Whether two functions did the same with a case: values, NaNs, gradients, errors."""
     if a.attempt.error or b.attempt.error:
         return type(a.attempt.error) is type(b.attempt.error)
     if a.unreadable or b.unreadable:

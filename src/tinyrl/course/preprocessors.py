@@ -46,9 +46,9 @@ class HideSecrets(NbGraderPreprocessor):  # type: ignore[misc]
     ) -> tuple[NotebookNode, dict[str, Any]]:
         secrets, shown = set[str](), set[str]()
         for cell in nb.cells:
-            hidden = hidden_lines(cell.source)
+            visible, hidden = split_lines(cell.source)
+            shown.update(visible)
             secrets.update(line for line in hidden if len(line) >= SHORTEST_SECRET)
-            shown.update(set(map(str.strip, cell.source.splitlines())) - set(hidden))
         for cell in nb.cells:
             locked = cell.metadata.get("nbgrader", {}).get("locked", False)
             for output in cell.get("outputs", []):
@@ -58,17 +58,19 @@ class HideSecrets(NbGraderPreprocessor):  # type: ignore[misc]
         return nb, resources
 
 
-def hidden_lines(source: str) -> list[str]:
-    """The lines of a cell's hidden tests and marking schemes, without indentation."""
-    lines, inside = [], False
+def split_lines(source: str) -> tuple[list[str], list[str]]:
+    """A cell's lines without indentation: those that stay, and those of hidden regions."""
+    visible: list[str] = []
+    hidden: list[str] = []
+    inside = False
     for line in source.splitlines():
         if "BEGIN HIDDEN TESTS" in line or "BEGIN MARK SCHEME" in line:
             inside = True
         elif "END HIDDEN TESTS" in line or "END MARK SCHEME" in line:
             inside = False
-        elif inside:
-            lines.append(line.strip())
-    return lines
+        else:
+            (hidden if inside else visible).append(line.strip())
+    return visible, hidden
 
 
 def _redact(node: Any, secrets: set[str]) -> None:

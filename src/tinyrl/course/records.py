@@ -34,7 +34,7 @@ class Record:
     choice: str | None = None  # what was predicted
 
 
-_unsaved: list[Record] = []  # what could not be written, as long as this process lives
+_unsaved: dict[Path, list[Record]] = {}  # what could not be written, for this process
 
 
 def path() -> Path:
@@ -58,7 +58,7 @@ def remember(record: Record) -> Words | None:
         path().parent.mkdir(parents=True, exist_ok=True)
         _append(f"\n{line}\n".encode())
     except OSError as error:
-        _unsaved.append(record)
+        _unsaved.setdefault(path(), []).append(record)
         return Words(
             en=f"Your progress is not saved: {path()} cannot be written "
             f"({error.strerror}). Set TINYRL_HOME to a folder of yours.",
@@ -84,7 +84,7 @@ def recall() -> list[Record]:
     except OSError:
         lines = []
     parsed = [_parsed(line) for line in lines if line]
-    return [record for record in parsed if record is not None] + _unsaved
+    return [*filter(None, parsed), *_unsaved.get(path(), [])]
 
 
 def _parsed(line: str) -> Record | None:

@@ -31,7 +31,7 @@ from tinyrl.course.classroom import CannotRegrade, Course
 from tinyrl.course.grading import Mark, Marks, grade
 from tinyrl.course.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
-from tinyrl.course.remote import GONE, Process
+from tinyrl.course.remote import GONE, NoProcess, Process
 
 FOLDER = Path("classroom/regraded")
 # What a lab offers; anything else of tinyrl in an answer is for a person to read.
@@ -44,7 +44,7 @@ class Result:
 
     student: str
     first: dict[str, float | None]  # nbgrader's, by test; None where it gave no mark
-    second: tuple[Mark, ...]
+    second: tuple[Mark, ...]  # none where the notebook could not be read
     by_hand: float
     unread: int  # open questions that nobody has marked yet
     remarks: tuple[str, ...]
@@ -115,21 +115,27 @@ def regrade(course: Course, seed: int, students: set[str] | None = None) -> list
 def _result(
     course: Course, student: str, folder: Path, launch: Launcher, seed: int
 ) -> Result:
+    marks: tuple[Mark, ...] = ()
     try:
         path = handed_in(folder, course.lab)
         nb = notebooks.read(path)
-        marks = grade(nb, course.lab, course.tests, launch=launch, seed=seed)
-        said = remarks(path, nb, course.lab, marks)
+        made = grade(nb, course.lab, course.tests, launch=launch, seed=seed)
+        marks, said = made.marks, remarks(path, nb, course.lab, made)
+    except NoProcess:
+        raise
     except (BadNotebook, NoSuchLab) as error:
-        cells = [c.metadata.nbgrader for c in course.tests.cells if notebooks.is_test(c)]
-        none = tuple(Mark(c.grade_id, c.grade_id, 0.0, float(c.points)) for c in cells)
-        marks, said = Marks(none, {}), (str(error),)
+        said = (str(error),)
+    except (
+        Exception
+    ) as error:  # however strange one notebook is, the others get their marks
+        said = (f"mark it by hand: {type(error).__name__}: {error}",)
+    tests = {notebooks.grade_id(c) for c in course.tests.cells if notebooks.is_test(c)}
     with course.grades(student) as grades:
-        first = {m.test: grades[m.test].auto_score for m in marks.marks if m.test in grades}
-        others = [g for name, g in grades.items() if name not in first]
+        first = {name: g.auto_score for name, g in grades.items() if name in tests}
+        others = [g for name, g in grades.items() if name not in tests]
         by_hand = sum(g.score for g in others)
         unread = sum(bool(g.needs_manual_grade and g.max_score) for g in others)
-    return Result(student, first, marks.marks, by_hand, unread, said)
+    return Result(student, first, marks, by_hand, unread, said)
 
 
 def handed_in(folder: Path, lab: Lab) -> Path:
@@ -162,14 +168,15 @@ def remarks(path: Path, nb: NotebookNode, lab: Lab, marks: Marks) -> tuple[str, 
 def apply(course: Course, results: list[Result]) -> int:
     """Put the second pass's marks into the gradebook where they differ; returns how many.
 
-    They become manual scores, which `nbgrader export` and feedback prefer to the others.
+    They become manual scores, which `nbgrader export` prefers to the others. Where somebody
+    has given a score by hand, it stays.
     """
     changed = 0
     for result in results:
         with course.grades(result.student) as grades:
             for mark, first, _ in result.differences():
                 grade = grades[mark.test]
-                if first != mark.points:
+                if first != mark.points and grade.manual_score is None:
                     grade.manual_score, grade.needs_manual_grade = mark.points, False
                     changed += 1
     return changed
@@ -197,10 +204,14 @@ def write(folder: Path, results: list[Result]) -> tuple[Path, Path]:
     return marks, totals
 
 
-def _totals(result: Result) -> tuple[float, float, float]:
-    first = sum(score or 0.0 for score in result.first.values())
+def _totals(result: Result) -> tuple[str, str, str]:
+    """Both sums and the most there is, as text; a pass that gave no mark is empty."""
+    given = [score for score in result.first.values() if score is not None]
+    first = f"{sum(given):g}" if given else ""
+    if not result.second:
+        return first, "", ""
     second = sum(mark.points for mark in result.second)
-    return first, second, sum(mark.out_of for mark in result.second)
+    return first, f"{second:g}", f"{sum(mark.out_of for mark in result.second):g}"
 
 
 def show(console: Console, results: list[Result]) -> None:
@@ -212,9 +223,9 @@ def show(console: Console, results: list[Result]) -> None:
     table.add_column("what to know", overflow="fold")
     for r in results:
         first, second, out_of = _totals(r)
-        colour = "red" if first != second else "green"
+        colour = "green" if first == second else "red"
         by_hand = f"{r.unread} to read" if r.unread else f"{r.by_hand:g}"
-        numbers = (f"{first:g}", f"[{colour}]{second:g}[/]", f"{out_of:g}", by_hand)
+        numbers = (first or "-", f"[{colour}]{second or '-'}[/]", out_of, by_hand)
         table.add_row(escape(r.student), *numbers, escape(r.line))
     console.print(table)
 
@@ -236,7 +247,7 @@ def main(argv: list[str] | None = None) -> int:
         show(console, results)
         files = write(course.root / FOLDER / course.name, results)
         changed = apply(course, results) if options.apply else 0
-    except CannotRegrade as error:
+    except (CannotRegrade, NoProcess) as error:
         print(error, file=sys.stderr)
         return 2
     written = ", ".join(str(file.relative_to(course.root)) for file in files)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import site
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,10 @@ class Ended(Exception):
         self.at = at
 
 
+class NoProcess(Exception):
+    """This machine's fault, not the student's: nothing can be marked here."""
+
+
 class Raised(RuntimeError):
     """An exception of the student's code: the name of its type, and its message."""
 
@@ -74,8 +79,11 @@ class Process:
         kept = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         environment |= {"HOME": self.folder.name, "OMP_NUM_THREADS": "1"}
+        environment["PYTHONUSERBASE"] = (
+            site.getuserbase()
+        )  # packages there, whatever HOME is
         self.popen = subprocess.Popen(
-            [sys.executable, "-I", "-m", "tinyrl.course.worker"],
+            [sys.executable, "-P", "-m", "tinyrl.course.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -89,7 +97,12 @@ class Process:
     def ask(self, request: dict[str, Any], seconds: float) -> tuple[dict[str, Any], int]:
         """The reply, and the last position announced on the way; raises `Ended`."""
         if not self.ready:
-            self._exchange(None, START_SECONDS)
+            try:
+                self._exchange(None, START_SECONDS)
+            except Ended as ended:
+                raise NoProcess(
+                    f"no process could be started for answers: {ended}"
+                ) from None
             self.ready = True
         return self._exchange(request, seconds)
 

@@ -19,7 +19,7 @@ RANDOM = Words(
 )
 NAN = Words(en="the padding holds NaN", zh="padding 里是 NaN")
 INF = Words(en="the padding holds inf", zh="padding 里是 inf")
-LONG = Words(en="responses of up to 2000 tokens", zh="最长 2000 个 token 的回答")
+LONG = Words(en="long responses", zh="很长的回答")
 SAME = Words(
     en="both policies are the same, so nothing may differ",
     zh="两边是同一个策略，不应有任何差异",

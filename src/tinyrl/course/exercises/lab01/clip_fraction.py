@@ -106,7 +106,7 @@ MISTAKES: Mistakes = {
             "PPO takes a minimum: with A > 0 only a ratio above 1 + eps is stopped, with A "
             "< 0 only one below 1 - eps.",
             zh="你把所有落在 [1 - eps, 1 + eps] 之外的比值都算上了，没有看 advantage。PPO "
-            "取的是最小值：A > 0 时只有高于 1 + eps 的会被截断，A < 0 时只有低于"
+            "取的是最小值：A > 0 时只有高于 1 + eps 的会被裁剪，A < 0 时只有低于"
             " 1 - eps 的会。",
         ),
     ),
@@ -115,7 +115,7 @@ MISTAKES: Mistakes = {
         Words(
             en="Tokens with a negative advantage are missing: they are clipped where the "
             "ratio falls below 1 - eps.",
-            zh="漏掉了 advantage 为负的 token：它们在比值低于 1 - eps 时被截断。",
+            zh="漏掉了 advantage 为负的 token：它们在比值低于 1 - eps 时被裁剪。",
         ),
     ),
     "wrong_side": (
@@ -123,7 +123,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The sides are swapped. With A > 0 the update pushes the ratio up, so the "
             "clip stops it above 1 + eps; the other side must stay free to come back.",
-            zh="两侧写反了。A > 0 时更新会推高比值，所以截断在 1 + eps 之上；另一侧必须能"
+            zh="两侧写反了。A > 0 时更新会推高比值，所以裁剪在 1 + eps 之上；另一侧必须能"
             "自由地回来。",
         ),
     ),
@@ -139,7 +139,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You compare delta with eps in log space. The clip is on the ratio: "
             "log(1.2) is 0.182 and log(0.8) is -0.223, not 0.2 and -0.2.",
-            zh="你在对数空间里拿 delta 和 eps 比。截断作用在比值上：log(1.2) = 0.182，"
+            zh="你在对数空间里拿 delta 和 eps 比。裁剪作用在比值上：log(1.2) = 0.182，"
             "log(0.8) = -0.223，都不是 ±0.2。",
         ),
     ),
@@ -178,14 +178,14 @@ MISTAKES: Mistakes = {
         lambda *args: 1 - reference(*args),
         Words(
             en="This is the share of tokens that are not clipped.",
-            zh="这是没有被截断的 token 的比例。",
+            zh="这是没有被裁剪的 token 的比例。",
         ),
     ),
     "fixed_eps": (
         _fixed_eps,
         Words(
             en="The clip range is fixed at 0.2 here; use the argument eps.",
-            zh="截断范围写死成了 0.2，应当用参数 eps。",
+            zh="裁剪范围写死成了 0.2，应当用参数 eps。",
         ),
     ),
 }
@@ -196,12 +196,12 @@ BY_HAND = Words(
 )
 ANCHORED = Words(
     en="the right anchor before the first update: nothing is clipped",
-    zh="第一次更新前用正确的锚点：没有任何 token 被截断",
+    zh="第一次更新前用正确的锚点：没有任何 token 被裁剪",
 )
-WIDER = Words(en="another clip range", zh="另一个截断范围")
+WIDER = Words(en="another clip range", zh="另一个裁剪范围")
 ZERO = Words(
     en="a response with advantage 0 is never clipped",
-    zh="advantage 为 0 的回答不会被截断",
+    zh="advantage 为 0 的回答不会被裁剪",
 )
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, float]
@@ -252,7 +252,7 @@ def cases(generator: Generator) -> list[Case]:
 
 EXERCISE = Exercise(
     name="clip_fraction",
-    title=Words(en="The clip fraction at step 0", zh="第 0 步的截断比例"),
+    title=Words(en="The clip fraction at step 0", zh="第 0 步的裁剪比例"),
     reference=reference,
     returns=("clip_fraction",),
     cases=cases,
@@ -268,7 +268,7 @@ EXERCISE = Exercise(
         Words(
             en="Clipped: A > 0 and r > 1 + eps, or A < 0 and r < 1 - eps. Then the share "
             "among real tokens.",
-            zh="被截断的条件：A > 0 且 r > 1 + eps，或 A < 0 且 r < 1 - eps。再求占真实"
+            zh="被裁剪的条件：A > 0 且 r > 1 + eps，或 A < 0 且 r < 1 - eps。再求占真实"
             " token 的比例。",
         ),
         Words(

@@ -99,8 +99,8 @@ MISTAKES: Mistakes = {
             _delta(logp_train, logp_rollout, mask).abs().exp()
         ),
         Words(
-            en="exp(|delta|) is never below 1. Half of the tokens have a ratio below 1: "
-            "the trainer finds them less likely.",
+            en="exp(|delta|) is never below 1. Where the trainer finds a token less likely "
+            "than the sampler did, its ratio is.",
             zh="exp(|delta|) 永远不小于 1。而训练端认为概率更低的那些 token，比值应当小于"
             " 1。",
         ),
@@ -222,7 +222,7 @@ def cases(generator: Generator) -> list[Case]:
 
 EXERCISE = Exercise(
     name="ratio",
-    title=Words(en="The importance ratio", zh="重要性比值"),
+    title=Words(en="The importance ratio", zh="重要性比率"),
     reference=reference,
     returns=("ratio",),
     cases=cases,
