@@ -84,7 +84,7 @@ print(f"reward    {reward[0]:.0f}, mean of {len(reward)}: {reward.mean():.2f}")
 shares = ["all of them", "about 60 %", "about 5 %", "none"]
 question = (
     "Same weights, both FP32. The rollout decodes token by token with a cache, "
-    "the trainer runs one full pass. How many logprobs are equal to the last bit?"
+    "the trainer runs one full pass. How many logprobs are equal to the bit?"
 )
 predict("01.exact", question, shares)
 
@@ -103,7 +103,7 @@ print("token  logp_rollout    logp_train      delta")
 for t in range(5):
     roll, new = batch.logp_rollout[0, t].item(), train.logp[0, t].item()
     print(f"{t:5}{roll:14.8f}{new:14.8f}{new - roll:11.1e}")
-print(f"equal to the last bit: {equal:.0%}; largest |delta| {d.abs().max():.1e}")
+print(f"equal to the bit: {equal:.0%}; largest |delta| {d.abs().max():.1e}")
 guesses = torch.tensor([1.0, 0.6, 0.05, 0.0])
 reveal("01.exact", shares[(guesses - equal).abs().argmin()])
 
@@ -169,7 +169,7 @@ changes = {
     "positions off by one": ("positions.offset", 1),
 }
 seen = {}
-print(f"{'what differs in the rollout':30}{'mean |delta|':>13}{'K3':>9}{'top-1':>7}")
+print(f"{'what differs':30}{'mean |delta|':>13}{'K3':>9}{'top-1':>7}")
 for name, (path, value) in changes.items():
     stack = replace_at(Stack(), path, value)
     other = generate(model, task, prompts, stack, noise(1))
@@ -251,9 +251,10 @@ plt.show()
 # A reward belongs to a whole response, and its probability is a product:
 
 # %% tags=["anchor:sequence-delta"]
-Delta = sequence_delta(token_delta(int4.logp_rollout, new, int4.mask), int4.mask)
+d = token_delta(int4.logp_rollout, new, int4.mask)
+Delta = sequence_delta(d, int4.mask)
 length = int4.mask.sum(1)
-print(f"mean |delta| of a token          {seen['four-bit weights'].mean_abs:.3f}")
+print(f"mean |delta| of a token          {d[int4.mask].abs().mean():.3f}")
 print(f"mean |Delta|, Delta = sum delta  {Delta.abs().mean():.3f}")
 print(f"mean |Delta| / T                 {(Delta.abs() / length).mean():.3f}")
 print(f"largest ratio of a response      {Delta.max().exp():.1f}")
@@ -273,7 +274,7 @@ growths = [
     "both like the square root of T",
     "rounding like the root of T, temperature like T in the mean",
 ]
-predict("01.growth", "How do their sequence deltas grow with length T?", growths)
+predict("01.growth", "How do sequence deltas grow with length T?", growths)
 
 # %% tags=["anchor:length"]
 long = GPT(GPTConfig(block_size=264), noise(3))
@@ -396,7 +397,7 @@ for fresh, loss in bar:
     bar.set_postfix(loss=f"{loss:.2f}", refresh=False)
 learned = pass_rate(fresh, task, Stack(), noise(10), n=1024)
 born = pass_rate(model, task, Stack(), noise(10), n=1024)
-print(f"pass rate after SFT: {learned:.2f}; of the shipped checkpoint: {born:.2f}")
+print(f"pass rate after SFT: {learned:.2f}; shipped checkpoint: {born:.2f}")
 
 # %% [markdown]
 # The shipped checkpoint came about in the same way, with another seed. RL goes on from it,

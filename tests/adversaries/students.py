@@ -7,12 +7,18 @@ cell), and returns what that student hands in. `CLASS` has them by name.
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
+from tinyrl.course.exercises import find
+
+LAB = "lab01_two_policies"
 Answers = dict[str, str]
 Make = Callable[[NotebookNode, Answers], NotebookNode]
 WRONG = "def {name}(*args):\n    return 0.0\n"
@@ -26,7 +32,7 @@ class Student:
     wrong: frozenset[str]  # answers that deserve nothing; ALL for every one
     nbgrader_fails: str = ""  # "no mark" (the whole notebook), "fooled", "unreadable", ""
     said: str = ""  # part of the line that the teacher reads
-    file: str = "lab01_two_policies.ipynb"
+    file: str = f"{LAB}.ipynb"
 
 
 CLASS: dict[str, Student] = {}
@@ -203,9 +209,7 @@ def stripped_metadata(nb: NotebookNode, answers: Answers) -> NotebookNode:
     return nb
 
 
-@student(
-    nbgrader_fails="no mark", said="has to be called", file="lab01_two_policies (1).ipynb"
-)
+@student(nbgrader_fails="no mark", said="has to be called", file=f"{LAB} (1).ipynb")
 def renamed_file(nb: NotebookNode, answers: Answers) -> NotebookNode:
     return answered(nb, answers)
 
@@ -261,3 +265,23 @@ def prints_history(nb: NotebookNode, answers: Answers) -> NotebookNode:
 def cut_short(nb: NotebookNode, answers: Answers) -> NotebookNode:
     """Right answers, of which the upload kept half a file."""
     return answered(nb, answers)
+
+
+@student({"clip_fraction"}, nbgrader_fails="fooled", said="right only there: clip_fraction")
+def memorised(nb: NotebookNode, answers: Answers) -> NotebookNode:
+    """Has got hold of every seed, the hidden one too, and returns from a table."""
+    exercise = find("clip_fraction")
+    source = (Path(__file__).parents[2] / f"solutions/{LAB}.py").read_text("utf-8")
+    seeds = re.findall(r"clip_fraction, seed=(\d+)", source)
+    cases = [case for seed in (0, *map(int, seeds)) for case in exercise.inputs(seed)]
+    table = {told(case.args): float(exercise.reference(*case.args)) for case in cases}
+    code = f"TABLE = {table!r}\n{inspect.getsource(told)}\n"
+    code += "def clip_fraction(*args):\n    return TABLE[told(args)]\n"
+    return answered(nb, answers, clip_fraction=code)
+
+
+def told(args):  # type: ignore[no-untyped-def]
+    import hashlib
+
+    text = str([a.tolist() if hasattr(a, "tolist") else a for a in args])
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -131,8 +131,9 @@ def first_tokens(d: Tensor, a: Tensor, b: Tensor, mask: Tensor) -> Finding | Non
     place = torch.arange(a.shape[1]).expand_as(a)
     starts = []
     for K in (2**i for i in range(a.shape[1].bit_length())):
-        early, late = u[mask & (place < K)], u[mask & (place >= 2 * K)]
-        if len(early) < 7 or len(late) < 20:
+        start = mask & (place < K)
+        early, late = u[start], u[mask & (place >= 2 * K)]
+        if len(early) < 7 or len(late) < 20 or d[start].abs().mean() < 0.05:
             continue
         above = (early > quantile(late, 0.9)).double().mean().item()
         times = early.median().item() / max(late.median().item(), 1e-6)

@@ -107,6 +107,6 @@ def beta_bounds(x: Tensor, y: Tensor, slope: float) -> tuple[float, float]:
     r = y / x
     likely, unlikely = r[x > 1], r[x < -1]
     below, above = (likely, unlikely) if slope < 1 else (unlikely, likely)
-    low = quantile(below, 0.98) if len(below) >= 5 else 0.0 if slope < 1 else 1.0
-    high = quantile(above, 0.02) if len(above) >= 5 else 1.0 if slope < 1 else math.inf
+    low = quantile(below, 0.98) if len(below) >= 20 else 0.0 if slope < 1 else 1.0
+    high = quantile(above, 0.02) if len(above) >= 20 else 1.0 if slope < 1 else math.inf
     return min(low, high), max(low, high)
