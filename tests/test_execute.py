@@ -184,7 +184,7 @@ def test_a_folder_means_its_notebooks_in_order(tmp_path: Path) -> None:
     ("make", "message"),
     [
         (lambda d: d / "gone.ipynb", "gone.ipynb: there is no such file"),
-        (lambda d: _text(d / "x.ipynb", "{ not json"), "x.ipynb is no valid notebook: "),
+        (lambda d: _text(d / "x.ipynb", "{ not json"), "x.ipynb:1: no notebook: "),
         (lambda d: _text(d / "x.ipynb", ""), "x.ipynb is empty"),
         (lambda d: _text(d / "x.ipynb", '{"nbformat": 4}'), "x.ipynb is no valid notebook"),
         (lambda d: _text(d / "x.txt", ""), "a notebook's name ends in .ipynb or .py"),

@@ -36,9 +36,9 @@ def quantile(x: Tensor, q: float) -> float:
 
 
 def minority(d: Tensor) -> float:
-    """Share of the sum of |d| that has the rarer sign: 0 one-sided, 0.5 balanced."""
-    up, down = d.clamp(min=0).sum(), (-d).clamp(min=0).sum()
-    return (torch.minimum(up, down) / (up + down)).item()
+    """Share of the sum of |d| with the rarer sign: 0 one-sided, 0.5 balanced or none."""
+    up, down = d.clamp(min=0).sum().item(), (-d).clamp(min=0).sum().item()
+    return min(up, down) / (up + down) if up + down else 0.5
 
 
 def mean_ratio_z(d: Tensor) -> float:
