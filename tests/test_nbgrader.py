@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbgrader.apps.api import NbGraderAPI
 
@@ -210,13 +211,14 @@ def test_lab_check_judges_the_file_from_top_to_bottom_and_by_the_lab_s_own_tests
     cells["ratio"].source += "\nratio = made_in_a_later_cell"
     cells["masked_mean"].source = "def masked_mean(*args):\n    return 0.0"
     cells["masked_mean_test"].source = "print('right')"
+    turned = nbformat.v4.new_markdown_cell(cells["token_delta"].source)
+    nb.cells[nb.cells.index(cells["token_delta"])] = turned
     path.write_text(notebooks.dumps(nb))
     assert labcheck.run(path) == labcheck.LESS
     out = capsys.readouterr().out
     assert re.search(r"✗ +masked_mean +0/2", out)
-    assert re.search(
-        r"✓ +ratio +3/3", out
-    )  # the definition stands, the name error is after it
+    assert re.search(r"✓ +ratio +3/3", out)  # defined before the line that fails
+    assert re.search(r"✓ +token_delta +2/2", out)  # turned to markdown by accident
     assert "Handed in like this it can lose marks" in out
 
 

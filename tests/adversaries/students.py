@@ -247,6 +247,10 @@ def untidy(nb: NotebookNode, answers: Answers) -> NotebookNode:
     nb.cells[nb.cells.index(code)] = turned
     nb.cells.remove(cell(nb, "ratio_hidden"))
     nb.cells.append(own("import sys\nprint('end', file=sys.stderr)"))
+    murmur = "import os, threading, time\ndef murmur():\n    for _ in range(3000):\n"
+    murmur += "        os.write(2, b'from a library thread '); time.sleep(0.01)\n"
+    murmur += "threading.Thread(target=murmur, daemon=True).start()"
+    nb.cells.insert(1, own(murmur))
     nb.cells.insert(1, own("%matplotlib inline\nimport warnings; warnings.warn('first')"))
     return nb
 
