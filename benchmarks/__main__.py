@@ -45,7 +45,8 @@ def in_turn(*functions: Callable[[], object]) -> list[list[float]]:
 
 def without_cache(model, prompts, generator):
     """The loop that computes every token again at each step."""
-    ids, noise = prompts, gumbel((NEW, len(prompts), 16), generator)
+    V = model.config.vocab_size
+    ids, noise = prompts, gumbel((NEW, len(prompts), V), generator)
     with torch.no_grad():
         for t in range(NEW):
             logits = response_logits(model, ids, ids[:, :1], Stack())[:, 0]

@@ -189,18 +189,6 @@ reveal("01.worst", causes[sizes.index(max(sizes))])
 # delta does not tell numerics from semantics**; its pattern does (look at both in the
 # panel). K3 estimates the KL divergence per token. Top-1 agreement hardly notices either.
 
-# %%
-claim(
-    "mean |delta| of BF16 over FP16 weights (3 fewer mantissa bits: 2^3)",
-    seen["BF16 weights"].mean_abs / seen["FP16 weights"].mean_abs,
-    between=(5, 12),
-    control=seen["FP8 KV cache"].mean_abs / seen["FP16 weights"].mean_abs,
-)
-claim(
-    "mean |delta| of four-bit weights over that of a hidden temperature",
-    sizes[0] / sizes[1], between=(0.5, 2), control=sizes[2] / sizes[1],
-)
-
 # %% [markdown] tags=["anchor:ratio"]
 # ## The ratio
 #
@@ -288,7 +276,7 @@ faults = {
 T = torch.tensor([8, 16, 32, 64, 128, 256])
 x = T.double().log()
 x = x - x.mean()
-spread, bias, certainty = {}, {}, {}
+spread, bias = {}, {}
 
 
 def slope(y):
@@ -306,7 +294,6 @@ for name, (stack, colour) in faults.items():
     sd, mean = Delta.std(0), Delta.mean(0).abs()
     error = sd / len(start) ** 0.5
     spread[name], bias[name] = slope(sd), slope(mean)
-    certainty[name] = (mean / error)[-1].item()
     left.loglog(T, sd, "o-", color=colour, label=name)
     right.errorbar(T, mean, error, fmt="o-", color=colour, capsize=3)
     alone = (d.std() / compare(b.logp_rollout, logp, b.mask).k3) ** 2
@@ -329,18 +316,14 @@ plt.show()
 #
 # Both faults have both parts, and the printed T says where the bias of one response
 # overtakes its spread: soon under a temperature, very late under BF16. In the right picture
-# the BF16 mean lies within its standard error (the bars), so its exponent means nothing.
+# the BF16 mean is of the size of its standard error (the bars): its exponent means nothing.
 
 # %%
 claim(
     "growth exponent of the spread under BF16 (control: if no sign cancelled)",
     spread["BF16"], between=(0.35, 0.65), control=no_cancelling,
 )
-claim(
-    "bias at 256 tokens in standard errors, temperature (control: BF16)",
-    certainty["T = 0.8"], at_least=5, control=certainty["BF16"],
-)
-reveal("01.growth", growths[2])
+reveal("01.growth", growths[2 if bias["T = 0.8"] > 0.75 else 1])
 
 # %% [markdown] tags=["anchor:old-logprobs"]
 # ## Old logprobs must belong to the policy that sampled
@@ -451,20 +434,10 @@ for name, rate in final.items():
 # recomputing always suffice: lesson 09 shows what it leaves and what weights can repair.
 
 # %%
-aligned, bypass, opened, recomputed = arms
+_, bypass, _, recomputed = arms
 claim(
     "INT4 logprobs as old: final pass rate over that of the start",
     final[bypass] / born, at_most=0.5, control=final[recomputed] / born,
-)
-claim(
-    "pass rate that the clip cost it (control: INT4's cost when recomputed)",
-    final[opened] - final[bypass], at_least=0.3,
-    control=final[aligned] - final[recomputed],
-)
-claim(
-    "INT4, old recomputed: final pass rate over that of the same stack",
-    final[recomputed] / final[aligned], at_least=0.85,
-    control=final[bypass] / final[aligned],
 )
 reveal("01.training", fates[2])
 

@@ -1,10 +1,21 @@
-"""Hypothesis for a shared machine: no time limit on an example, the same ones every run."""
+"""For all tests: one thread, the same examples every run, and a state folder to ask for."""
 
+from pathlib import Path
+
+import pytest
 import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)  # small models: a second thread only waits, and slows the first
 
+# on a shared machine no example has a time limit
 settings.register_profile("tinyrl", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=2000)  # by hand, for bugs
 settings.load_profile("tinyrl")
+
+
+@pytest.fixture
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner without history, who reads English."""
+    monkeypatch.setenv("TINYRL_HOME", str(tmp_path))
+    monkeypatch.setenv("TINYRL_LANG", "en")

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
+from tinyrl.diagnosis import diagnose
 from tinyrl.formats import quantise
 
 NOISES = ("order", "fp16", "bf16", "int8", "fp8_e4m3", "int4", "w4a4", "logits", "stale")
@@ -89,3 +91,18 @@ def one_late(x: Tensor, policy: Policy) -> Tensor:
 
 def one_early(x: Tensor, policy: Policy) -> Tensor:
     return torch.cat([x[:, 1:], -3 * policy.uniform(len(x), 1)], 1)
+
+
+SHARP = [(1, 12), (0.5, 4), (4, 30)]  # entropies of about 1.5, 3 and 0.5 nats at V = 64
+SHAPES = [(64, 32), (16, 128), (256, 13), (32, 64)]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def policy(seed: int) -> Policy:
+    """A policy of a realistic size, all kinds in turn."""
+    (B, T), V, sharp = SHAPES[seed % 4], (16, 64, 512)[seed % 3], SHARP[seed // 3 % 3]
+    return Policy.draw(seed, B, T, V, sharp)
+
+
+def causes(a, b, mask=None):
+    return {found.cause for found in diagnose(a, b, mask).findings}

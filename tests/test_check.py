@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinyrl.course.checks import CheckFailed, NotAttempted, check
+from asking import Answer, failure, token_delta
+from tinyrl.course.checks import NotAttempted, check
 from tinyrl.course.exercises import find
 from tinyrl.course.judging import judge
 from tinyrl.course.words import set_language
 
-Answer = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINYRL_HOME", str(tmp_path))
-    monkeypatch.setenv("TINYRL_LANG", "en")
-
-
-def token_delta(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, logp_train - logp_rollout, 0.0)
-
-
-def failure(name: str, answer: Any, **kwargs: Any) -> CheckFailed:
-    with pytest.raises(CheckFailed) as caught:
-        check(name, answer, **kwargs)
-    return caught.value
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 # What a right answer may do.

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
-from tinyrl.course.checks import CheckFailed, check
+from asking import Answer, failure, token_delta
 from tinyrl.course.exercises import find
 
-Answer = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINYRL_HOME", str(tmp_path))
-    monkeypatch.setenv("TINYRL_LANG", "en")
-
-
-def token_delta(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, logp_train - logp_rollout, 0.0)
-
-
-def failure(name: str, answer: Any, **kwargs: Any) -> CheckFailed:
-    with pytest.raises(CheckFailed) as caught:
-        check(name, answer, **kwargs)
-    return caught.value
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 def test_hidden_inputs_do_not_show(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,30 +17,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from asking import Answer, failure, token_delta
 from tinyrl.course import attempt as attempt_module
 from tinyrl.course.attempt import attempt
-from tinyrl.course.checks import CheckFailed, check
 from tinyrl.course.exercises import find
 from tinyrl.course.judging import judge
 from tinyrl.logprobs import masked_mean as library_masked_mean
 
-Answer = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINYRL_HOME", str(tmp_path))
-    monkeypatch.setenv("TINYRL_LANG", "en")
-
-
-def token_delta(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, logp_train - logp_rollout, 0.0)
-
-
-def failure(name: str, answer: Any, **kwargs: Any) -> CheckFailed:
-    with pytest.raises(CheckFailed) as caught:
-        check(name, answer, **kwargs)
-    return caught.value
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 class AlwaysEqual:

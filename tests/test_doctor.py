@@ -18,8 +18,7 @@ from nbformat import NotebookNode
 
 from adversaries.students import answered, cell, own
 from tinyrl.course import doctor, labs, notebooks
-from tinyrl.course.labs import Lab
-from tinyrl.course.notebooks import grade_id, is_test, role
+from tinyrl.course.notebooks import grade_id, role
 from tinyrl.course.repair import repaired
 
 NAME = "lab01_two_policies"
@@ -309,22 +308,3 @@ def test_an_answer_written_beside_its_cell_is_found_when_metadata_are_lost() -> 
     nb.cells.insert(nb.cells.index(cell(nb, "ratio")), own(ANSWERS["ratio"]))
     strip_all(nb)
     assert_gradable(repaired(nb, LAB))
-
-
-def test_a_lab_is_located_by_number_name_folder_and_path(here: Path) -> None:
-    path = save(here, good())
-    for asked in ("lab01", NAME, here.name, str(path), path.relative_to(Path.cwd())):
-        assert labs.locate(asked).resolve() == path
-    save(here, good(), "copy.ipynb")
-    assert labs.locate("lab01") == path, "the exact name wins"
-    path.rename(here / "other.ipynb")
-    with pytest.raises(labs.NoSuchLab, match="could be any of"):
-        labs.locate("lab01")
-
-
-def test_every_released_lab_recognises_itself() -> None:
-    for lab in labs.released():
-        assert labs.recognise(lab.notebook, Path("x"), labs.released()) == lab
-        assert sum(is_test(c) for c in lab.notebook.cells) > 0
-        assert repaired(lab.notebook, lab) == lab.notebook
-    assert isinstance(LAB, Lab)

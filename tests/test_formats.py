@@ -11,23 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tinyrl.formats import FORMATS, bits, from_bits, neighbours, quantise, round_to, spacing
+from number_formats import INTEGERS, NUMPY, SMALL, TORCH, every_number
+from tinyrl.formats import FORMATS, from_bits, neighbours, quantise, round_to, spacing
 
-NUMPY = {
-    "fp32": np.float32,
-    "fp16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-    "fp8_e5m2": ml_dtypes.float8_e5m2,
-}
-TORCH = {
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp8_e4m3": torch.float8_e4m3fn,
-    "fp8_e5m2": torch.float8_e5m2,
-}
-SMALL = list(TORCH)  # the floating-point formats of 8 and 16 bits
-INTEGERS = ["int8", "int4"]
 OVERFLOWS = ["saturate", "nan"]
 finite = st.floats(-(2.0**127), 2.0**127, width=32)
 
@@ -38,13 +24,6 @@ def assert_same_bits(x: Tensor, y: Tensor) -> None:
     assert x.shape == y.shape
     same = (x.view(torch.int32) == y.view(torch.int32)) | (x.isnan() & y.isnan())
     assert same.all(), f"{(~same).sum()} differ, first {x[~same][0]} and {y[~same][0]}"
-
-
-def every_number(fmt: str) -> Tensor:
-    """What all 2^8 or 2^16 patterns stand for, decoded by ml_dtypes or numpy; float32."""
-    width = FORMATS[fmt].bits
-    patterns = np.arange(2**width, dtype=np.uint8 if width == 8 else np.uint16)
-    return torch.from_numpy(patterns.view(NUMPY[fmt]).astype(np.float32))
 
 
 def hard_inputs(fmt: str) -> Tensor:
@@ -273,53 +252,6 @@ def test_integer_zero_has_no_sign(fmt):
     x = torch.tensor([[-0.0, -1e-9, 1.0], [-0.0, -0.0, -0.0]])
     assert not quantise(x, fmt).signbit().any()
     assert not round_to(x, fmt).signbit().any()
-
-
-# ---- bit patterns
-
-
-@pytest.mark.parametrize("fmt", SMALL)
-def test_bits_and_from_bits_on_every_pattern(fmt):
-    f, values = FORMATS[fmt], every_number(fmt).tolist()
-    for code, value in enumerate(values):
-        digits = f"{code:0{f.bits}b}"
-        pattern = "|".join(
-            [digits[0], digits[1 : 1 + f.exponent_bits], digits[-f.mantissa_bits :]]
-        )
-        if math.isnan(value):
-            assert math.isnan(from_bits(pattern, fmt))
-            assert math.isnan(from_bits(bits(value, fmt), fmt))
-            continue
-        assert from_bits(pattern, fmt) == value
-        assert math.copysign(1, from_bits(pattern, fmt)) == math.copysign(1, value)
-        assert bits(value, fmt, overflow="nan") == pattern
-
-
-@given(x=st.floats(width=32, allow_nan=False))
-def test_fp32_bits(x):
-    pattern = bits(x, "fp32")
-    assert int(pattern.replace("|", ""), 2) == int(np.float32(x).view(np.uint32))
-    assert from_bits(pattern, "fp32") == x
-
-
-@pytest.mark.parametrize("fmt", INTEGERS)
-def test_integer_bits(fmt):
-    f = FORMATS[fmt]
-    for code in range(-int(f.max), int(f.max) + 1):
-        pattern = bits(code, fmt)
-        assert int(pattern.replace("|", ""), 2) == code % 2**f.bits  # two's complement
-        assert from_bits(pattern, fmt) == code
-    assert bits(1e9, fmt) == bits(f.max, fmt)
-    with pytest.raises(ValueError, match=f"{fmt} has no pattern for NaN"):
-        bits(math.nan, fmt)
-
-
-def test_bits_rounds_first():
-    assert bits(-1.5, "fp16") == "1|01111|1000000000"
-    assert from_bits(bits(0.1, "bf16"), "bf16") == 0.10009765625
-    assert from_bits(bits(1e9, "fp8_e4m3"), "fp8_e4m3") == 448
-    assert math.isnan(from_bits(bits(1e9, "fp8_e4m3", overflow="nan"), "fp8_e4m3"))
-    assert bits(1e9, "fp8_e5m2", overflow="nan") == "0|11111|00"
 
 
 # ---- bad input

@@ -108,8 +108,7 @@ def test_importing_tinyrl_is_cheap() -> None:
 
 @pytest.mark.parametrize("file", PYTHON, ids=name)
 def test_a_file_is_one_idea(file: Path) -> None:
-    limit = 320 if "src" in file.parts else 640  # of tests there may be more
-    assert len(file.read_text("utf-8").splitlines()) <= limit
+    assert len(file.read_text("utf-8").splitlines()) <= 320
 
 
 def test_ruff_and_its_format_are_clean() -> None:

@@ -5,35 +5,14 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import jupytext
-import pytest
 import torch
-from nbformat import NotebookNode
 from torch import Tensor
 
+from lab01_source import each, solutions
 from tinyrl.course.exercise import Exercise
-from tinyrl.course.exercises import LABS
 from tinyrl.course.judging import judge
-
-ROOT = Path(__file__).parents[1]
-LAB = "lab01_two_policies"
-EXERCISES = LABS[LAB]
-each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
-
-
-def lab() -> NotebookNode:
-    return jupytext.read(ROOT / "solutions" / f"{LAB}.py", fmt="py:percent")
-
-
-def solutions() -> dict[str, str]:
-    """The source of each solution cell, by exercise."""
-    cells = [cell for cell in lab().cells if cell.cell_type == "code"]
-    marked = [c for c in cells if c.metadata.get("nbgrader", {}).get("solution")]
-    return {cell.metadata.nbgrader.grade_id: cell.source for cell in marked}
-
 
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,

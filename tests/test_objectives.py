@@ -7,29 +7,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batches import batch, seeds
 from tinyrl.objectives import (
     LossView,
     aggregate,
     at_level,
-    diagnostics,
     grpo,
     ppo_clip,
     ratio,
 )
 
-seeds = st.integers(0, 2**32 - 1)
 aggregations = st.sampled_from(["token_mean", "sequence_mean"])
 LOSSES = [ppo_clip, grpo]
-
-
-def batch(seed, B=5, T=7, spread=0.3):
-    """logp, logp_old, advantages, mask in float64; every row has a token."""
-    g = torch.Generator().manual_seed(seed)
-    old = -3 * torch.rand(B, T, generator=g, dtype=torch.float64) - 0.1
-    logp = (old + spread * torch.randn(B, T, generator=g, dtype=torch.float64)).clamp(max=0)
-    A = torch.randn(B, generator=g, dtype=torch.float64)
-    length = torch.randint(1, T + 1, (B, 1), generator=g)
-    return logp, old, A, torch.arange(T) < length
 
 
 def plain_ppo(logp, old, A, mask, low, high, aggregation, weight=None):
@@ -246,51 +235,6 @@ def test_a_token_beyond_all_bounds_leaves_the_loss_finite(A):
 
 
 # Diagnostics
-
-
-@given(seeds)
-def test_clipped_tokens_are_those_that_get_no_gradient(seed):
-    logp, old, A, mask = batch(seed)
-    x = logp.clone().requires_grad_()
-    ppo_clip(x, old, A, mask, eps_high=0.28).backward()
-    stopped = (x.grad == 0) & mask
-    told = diagnostics(logp, old, A, mask, eps_high=0.28)
-    n = mask.sum().item()
-    high = (stopped & (logp > old)).sum().item() / n
-    low = (stopped & (logp < old)).sum().item() / n
-    assert told["clip_fraction_high"] == pytest.approx(high)
-    assert told["clip_fraction_low"] == pytest.approx(low)
-    assert told["clip_fraction"] == pytest.approx(high + low)
-
-
-@given(seeds)
-def test_diagnostics_in_plain_python(seed):
-    logp, old, A, mask = batch(seed)
-    told = diagnostics(logp, old, A, mask)
-    d = sorted((logp - old)[mask].tolist())
-    n = len(d)
-    assert told["k1"] == pytest.approx(-math.fsum(d) / n)
-    assert told["k3"] == pytest.approx(math.fsum(math.expm1(x) - x for x in d) / n)
-    assert told["ratio_min"] == pytest.approx(math.exp(d[0]))
-    assert told["ratio_max"] == pytest.approx(math.exp(d[-1]))
-    below = sum(math.exp(x) < told["ratio_p50"] - 1e-12 for x in d)
-    above = sum(math.exp(x) > told["ratio_p50"] + 1e-12 for x in d)
-    assert max(below, above) <= n / 2
-    assert told["ratio_p01"] <= told["ratio_p50"] <= told["ratio_p99"]
-
-
-def test_diagnostics_of_no_token():
-    told = diagnostics(*batch(0)[:3], torch.zeros(5, 7, dtype=torch.bool))
-    assert told["clip_fraction"] == told["k1"] == told["k3"] == 0
-    assert math.isnan(told["ratio_p50"])
-
-
-def test_diagnostics_leave_the_graph_alone():
-    logp, old, A, mask = batch(0)
-    assert isinstance(diagnostics(logp.requires_grad_(), old, A, mask)["k3"], float)
-
-
-# Gradients belong to the new policy alone
 
 
 def test_nothing_but_logp_gets_a_gradient():

@@ -69,8 +69,15 @@ def replace_at(stack: Stack, path: str, value: Any) -> Stack:
         raise ValueError(f"{path} must be one of {leaf.choices}, not {value!r}")
     if leaf.type in (int, float):
         value = _number(path, value, leaf.type)
-    part, name = path.split(".")
-    return replace(stack, **{part: replace(getattr(stack, part), **{name: value})})
+    changed: Stack = _with(stack, path.split("."), value)
+    return changed
+
+
+def _with(part: Any, names: list[str], value: Any) -> Any:
+    """`part`, a frozen dataclass, with the leaf that `names` lead to set."""
+    name, *deeper = names
+    inner = _with(getattr(part, name), deeper, value) if deeper else value
+    return replace(part, **{name: inner})
 
 
 def _number(path: str, value: Any, kind: type) -> Any:

@@ -190,7 +190,9 @@ def rl(
         for rows in torch.randperm(len(reward), generator=generator).chunk(
             recipe.minibatches
         ):
-            logp = score(model, batch.prompt[rows], batch.response[rows], train_stack).logp
+            ids = batch.response[rows]
+            logits = response_logits(model, batch.prompt[rows], ids, train_stack)
+            logp = train_stack.sampler.reported(logits, ids)
             arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
             loss = grpo(
                 *arrays,

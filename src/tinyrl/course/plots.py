@@ -8,6 +8,7 @@ leave them where they are, and one setting always gives one picture.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,7 +66,7 @@ class Tokens:
         return _floats(x[self.mask])
 
 
-class Plot:
+class Plot(ABC):
     """A frame that its limits decide, and artists that move within. All stay in `cell`."""
 
     title: str
@@ -87,9 +88,9 @@ class Plot:
         self._paper.set(lw=0, transform=figure.transFigure, figure=figure)
         self._frames: dict[tuple[float, ...], Any] = {}
 
+    @abstractmethod
     def update(self, tokens: Tokens) -> None:
         """Move artists and limits to these tokens."""
-        raise NotImplementedError
 
     def draw_frame(self, renderer: RendererAgg) -> None:
         """Draw all that does not move, from memory if these limits were seen lately."""
