@@ -415,14 +415,14 @@ for name, (stack, anchor, recipe, colour) in arms.items():
     right.semilogy([s.mismatch.k3 + 1e-9 for s in steps], color=colour)
     final[name] = pass_rate(policy, task, Stack(), noise(12), n=1024)
 style.label(left, "Reward of the rollouts", "step")
-style.label(right, "K3 between rollout and trainer", "step")
+style.label(right, "K3, rollout to trainer (floor: 1e-9)", "step")
 fig.legend(loc="outside lower center", ncols=4)
 plt.show()
 for name, rate in final.items():
     print(f"{name:26} pass rate {rate:.2f} (before: {born:.2f})")
 
 # %% [markdown]
-# Same first batch, same rounding, one argument apart. Where the trainer recomputes the old
+# The INT4 runs share their first batch and their rounding. Where the trainer recomputes old
 # logprobs, PPO's clip is centred on its own policy, and INT4 noise costs next to nothing.
 # Where it takes the rollout's, the policy forgets what it could. The third run shows what
 # does the harm: not the factor $\exp(\delta)$, which is an importance weight, but the
