@@ -26,4 +26,7 @@ c.LabApp.workspaces_dir = str(root / ".jupyter" / "workspaces")
 # The terminal shows the address, warnings and errors, and nothing has to warn.
 c.Application.log_level = "WARN"
 c.KernelManager.transport_encryption = "auto"
-c.ServerApp.tornado_settings = {"ws_ping_timeout": 30_000}
+
+# No pings: server and page are one machine, or one tunnel. With them, tornado warns of
+# Jupyter's own timeout, and a timeout that it accepts ends every connection after 30 s.
+c.ServerApp.tornado_settings = {"ws_ping_interval": 0}

@@ -32,7 +32,9 @@ environment.survey()
 # ## The course
 #
 # Thirteen notebooks; each has one question, and most have a lab that is graded at once.
-# The table knows what you have done. What it calls open comes with a later release.
+# The table knows what you have done. Lessons that it calls *opens later* come with a later
+# release. (It can speak Chinese, as can the checks of the labs:
+# `from tinyrl.course import set_language`, then `set_language("zh")`.)
 
 # %% tags=["anchor:course-map"]
 from tinyrl.course.outline import course_map
@@ -445,10 +447,9 @@ for name in arms:
 
 # %% [markdown]
 # A policy loss isn't an error to be brought down. It is a device whose *gradient* points
-# somewhere, and its value stays near zero in the run that learns as in the run that dies;
-# there it even becomes exactly zero, once no answer is right and no group has anything to
-# compare. K3 told of the INT4 sampler at step 0. It is as large in the third run, which
-# learns: a mismatch isn't a verdict, but it is what you have to know about.
+# somewhere, and its value stays near zero in the run that learns as in the run that dies.
+# K3 told of the INT4 sampler at step 0. It is as large in the third run, which learns: a
+# mismatch isn't a verdict, but it is what you have to know about.
 #
 # A supervised loss hides mismatch in another way: it is computed wholly inside the
 # training stack and never asks the one that serves. In both cases you see it only if you
@@ -484,8 +485,8 @@ serving = {
     "positions\noff by one": shifted,
 }
 healthy = policies[aligned]
-rates = {
-    name: pass_rate(healthy, task, stack, noise(6))
+rates = {  # the prompts are those of the table above
+    name: pass_rate(healthy, task, stack, noise(5))
     for name, stack in serving.items()
 }
 fig, axes = plt.subplots()

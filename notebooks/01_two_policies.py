@@ -14,8 +14,8 @@
 # > quite?**
 #
 # You will make two engines disagree on a small GPT, measure by how much, see how much of
-# it a long answer collects, and then train twice: one run learns, the other is destroyed
-# by nothing but the wrong logprobs. 40 minutes to read, under a minute to compute.
+# it a long answer collects, and then train from the same start with and without the fault:
+# one run is destroyed by nothing but the wrong logprobs. 40 minutes to read, under a minute to compute.
 
 # %%
 from copy import deepcopy
@@ -187,7 +187,8 @@ reveal("01.worst", causes[sizes.index(max(sizes))])
 # version of the weights, or another chat template. The position fault dwarfs everything;
 # but four-bit rounding and an undeclared temperature are of one size, so **the size of a
 # delta does not tell numerics from semantics**; its pattern does (look at both in the
-# panel). K3 estimates the KL divergence per token. Top-1 agreement hardly notices either.
+# panel). K3 estimates the KL divergence per token. Top-1 agreement, the share of tokens on
+# which both sides have the same favourite, hardly notices INT4 or a temperature.
 
 # %% [markdown] tags=["anchor:ratio"]
 # ## The ratio
@@ -197,9 +198,9 @@ reveal("01.worst", causes[sizes.index(max(sizes))])
 # $$r_t = \exp(\log \pi_\text{new}(a_t \mid s_t) - \log \pi_\text{old}(a_t \mid s_t)),$$
 #
 # which means: how much likelier has the *update* made this token than it was *when it was
-# sampled*? Before the first update new and old are one policy and every ratio is exactly
-# 1. (That is no bug, and the gradient is not zero.) Take the old logprobs from the other
-# engine, and the ratio is $\exp(\delta)$ times the drift, though nothing has been learned.
+# sampled*? Before the first update new and old are one policy, so every ratio is exactly 1.
+# That is no bug, and the gradient is not zero. Take the old logprobs from the other engine,
+# and the ratio is $\exp(\delta)$ times the drift, though nothing has been learned.
 
 # %% tags=["anchor:exponential"]
 print("  delta    ratio   change of the ratio")
@@ -357,8 +358,8 @@ print(f"the sampler's own pass rate:     {R.mean():.3f}")
 print(f"the trainer's, sampled afresh:   {truth:.3f}")
 
 # %% [markdown]
-# With raw logprobs delta is zero (up to FP32's last bits), every weight is 1, and the estimate is wrong
-# all the same: it is the sampler's pass rate. **A delta of zero proves agreement only if
+# With raw logprobs delta is zero (up to FP32's last bits), every weight is 1, and the
+# estimate is wrong all the same: it is the sampler's pass rate. **A delta of zero proves agreement only if
 # the reported logprob is the one that was sampled with.**
 
 # %%
@@ -444,8 +445,9 @@ reveal("01.training", fates[2])
 # %% [markdown]
 # ## Your own arrays
 #
-# The panel takes any two logprob arrays, NumPy or torch, `[B, T]` with a mask; from a
-# terminal, `tinyrl diagnose rollout.npy train.npy` says what they look like.
+# The panel takes any two logprob arrays, NumPy or torch, `[B, T]` with a mask. From a
+# terminal in the folder of the course, `.venv/bin/tinyrl diagnose rollout.npy train.npy`
+# says what they look like.
 
 # %%
 panel(int4.logp_rollout, new, int4.mask)

@@ -6,6 +6,7 @@ they are done, what they show.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -25,11 +26,12 @@ class Lab:
     """A page of JupyterLab, the notebook in front, and all that went wrong on the page."""
 
     def __init__(self, page: Page, address: str, shots: Path) -> None:
-        self.page, self.shots = page, shots
+        self.page, self.shots, self._since = page, shots, time.monotonic()
         self.wrong: list[str] = []
         page.on("console", lambda m: m.type == "error" and self.wrong.append(m.text))
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
+        page.on("websocket", lambda socket: socket.on("close", self._closed))
         page.on("request", self._request)
         page.on("response", self._response)
         self.front = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
@@ -37,10 +39,18 @@ class Lab:
         page.goto(address)
         page.locator(".jp-DirListing-item").first.wait_for()
 
+    @property
+    def age(self) -> float:
+        """Seconds since the page was opened."""
+        return time.monotonic() - self._since
+
     def _request(self, request: Any) -> None:
         place = urlparse(request.url)
         if place.scheme not in ("data", "blob") and place.hostname != "127.0.0.1":
             self.wrong.append(f"outside: {request.url}")
+
+    def _closed(self, socket: Any) -> None:
+        self.wrong.append(f"connection closed: {urlparse(socket.url).path}")
 
     def _response(self, response: Any) -> None:
         if response.status >= 400:

@@ -200,3 +200,8 @@ def test_a_check_says_what_is_wrong_and_then_that_it_is_right(lab: Lab) -> None:
     lab.shoot("check-right")
     assert [o["output_type"] for o in outputs] == ["display_data"]
     expect(lab.front.locator(".jp-mod-active .jp-OutputArea").first).to_contain_text("✓")
+
+
+def test_a_kernel_stays_connected(lab: Lab) -> None:
+    """Jupyter pings, and may hang up, after 30 s; `lab` notes each closed connection."""
+    lab.page.wait_for_timeout(max(0.0, 35 - lab.age) * 1000)

@@ -48,6 +48,14 @@ def test_every_command_is_listed_and_explains_itself(command: list[str]) -> None
     assert "Usage: " in helped.stdout
 
 
+@pytest.mark.parametrize("group", [[], ["lab"]], ids=str)
+def test_no_summary_is_cut(group: list[str]) -> None:
+    assert (
+        "..."
+        not in tinyrl(*group, "--help", env={"COLUMNS": "80"}).stdout.split("Commands:")[1]
+    )
+
+
 def test_help_takes_at_most_twice_the_imports_of_typer_and_rich() -> None:
     """The smallest of ten, taken by turns, so that a busy machine slows both alike."""
 

@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 
 from tinyrl.course.build import parse
@@ -142,6 +144,31 @@ def test_a_notebook_is_read_at_one_sitting(path: Path) -> None:
     assert words <= 3000
     assert sum(line.strip()[:1] not in ("", "#") for line in code) <= 250
     assert [line for line in code if len(line) > 80] == []
+
+
+def lists_of_one(markdown: str) -> list[str]:
+    """What follows a number or dash that a line of prose happens to begin with."""
+    prose = re.sub(r"(?s)\$\$.*?\$\$", "math", markdown)  # Jupyter takes it out first
+    tokens, found = MarkdownIt().parse(prose), []
+    for at, token in enumerate(tokens):
+        if token.type.endswith("_list_open"):
+            inside = (t for t in tokens[at + 1 :] if t.level == token.level + 1)
+            items = takewhile(lambda t: t.type.startswith("list_item"), inside)
+            if sum(t.nesting == 1 for t in items) == 1:
+                found.append(tokens[at + 3].content)
+    return found
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_no_prose_turns_into_a_list(path: Path) -> None:
+    assert [x for cell in cells(path, "markdown") for x in lists_of_one(cell.source)] == []
+
+
+def test_a_list_of_one_is_found() -> None:
+    assert lists_of_one("every ratio is exactly\n1. (That is no bug.)") == [
+        "(That is no bug.)"
+    ]
+    assert lists_of_one("1. a\n2. b\n\ntext\n\n- c\n- d") == []
 
 
 UNWELCOME = {

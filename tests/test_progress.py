@@ -14,7 +14,7 @@ from torch import Tensor
 from tinyrl.course import check, coach, hint, progress, records, set_language, solution
 from tinyrl.course.checks import CheckFailed
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.records import Record, remember, standing
+from tinyrl.course.records import Record, path, recall, remember, standing
 
 
 @pytest.fixture(autouse=True)
@@ -197,3 +197,29 @@ def test_progress_lists_every_exercise(capsys: pytest.CaptureFixture[str]) -> No
     set_language("zh")
     progress()
     assert "11 题中完成 1 题" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "hint", "exercise": "ratio", "at": 1, "level": 1e999}',
+        '{"event": "hint", "exercise": "ratio", "at": ' + 400 * "9" + "}",
+        100_000 * "[",
+    ],
+    ids=["infinite level", "endless time", "deep"],
+)
+def test_a_line_that_no_reader_survives_is_skipped(line: str) -> None:
+    remember(Record("right", "ratio"))
+    with path().open("a") as file:
+        file.write(line + "\n")
+    assert [record.event for record in recall()] == ["right"]
+    assert standing("ratio").solved
+
+
+def test_a_home_of_nobody_costs_nothing_but_the_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINYRL_HOME", "~no_such_user_here/state")
+    remember(Record("right", "ratio"))
+    assert standing("ratio").solved

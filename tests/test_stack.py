@@ -86,6 +86,7 @@ def test_a_field_changes_what_is_sampled(path):
         ("numerics.kv", "fp12", "numerics.kv must be one of .*not 'fp12'"),
         ("positions.offset", "one", "positions.offset must be a number, not 'one'"),
         ("positions.offset", 1.9, "positions.offset must be a whole number, not 1.9"),
+        ("positions.offset", 10**400, "positions.offset must be a number, not 1000"),
         ("positions.offset", float("inf"), "positions.offset must be a number, not inf"),
         ("sampler.temperature", 0, "temperature must be above 0, not 0.0"),
         ("sampler.temperature", float("nan"), "temperature must be above 0, not nan"),

@@ -12,8 +12,18 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 labs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(labs, name="lab", help="Check and repair your copy of a lab.")
 
-Lab = Annotated[Path, typer.Argument(help="A lab's name, its notebook, or its folder.")]
-Array = Annotated[Path, typer.Argument(help="A .npy file of logprobs, [sequence, token].")]
+Lab = Annotated[
+    Path, typer.Argument(metavar="LAB", help="A lab's name, its notebook, or its folder.")
+]
+Rollout = Annotated[
+    Path,
+    typer.Argument(
+        metavar="ROLLOUT", help="A .npy file, [sequence, token]: the engine's logprobs."
+    ),
+]
+Train = Annotated[
+    Path, typer.Argument(metavar="TRAIN", help="The trainer's logprobs of the same tokens.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -40,16 +50,21 @@ def tinyrl(
 def run(
     notebooks: Annotated[
         list[Path] | None,
-        typer.Argument(help="Notebooks (.ipynb, or .py:percent) or folders of them."),
+        typer.Argument(
+            metavar="NOTEBOOK",
+            help="Notebooks (.ipynb, or .py:percent) or folders of them.",
+        ),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="Where the executed notebooks go, as HTML.")
+        Path,
+        typer.Option(metavar="FOLDER", help="Where the executed notebooks go, as HTML."),
     ] = Path("artifacts/html"),
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds that one notebook may take.")
+        float,
+        typer.Option(min=1, metavar="SECONDS", help="That one notebook may take."),
     ] = 600,
 ) -> None:
-    """Execute notebooks in a real kernel; all of notebooks/ if none is named."""
+    """Execute notebooks in a real kernel. Without a name: all of notebooks/."""
     from .course import execute
 
     paths = [Path("notebooks")] if notebooks is None else notebooks
@@ -58,7 +73,10 @@ def run(
 
 @labs.command("check")
 def lab_check(lab: Lab) -> None:
-    """Grade a lab here and now; exit 1 below full marks."""
+    """Grade a lab here and now; exit 1 below full marks.
+
+    The variable TINYRL_LANG chooses the language of what checks say: en or zh.
+    """
     from .course import labcheck
 
     raise typer.Exit(labcheck.run(lab))
@@ -71,7 +89,10 @@ def lab_doctor(
         bool, typer.Option("--fix", help="Repair what can be repaired.")
     ] = False,
 ) -> None:
-    """Find what silently costs marks: duplicated, stripped, renamed, converted cells."""
+    """Find what silently costs marks, and repair it.
+
+    Duplicated, stripped, renamed or converted cells, edited tests, a wrong kernel ...
+    """
     from .course import doctor
 
     raise typer.Exit(doctor.run(lab, fix))
@@ -79,13 +100,14 @@ def lab_doctor(
 
 @app.command()
 def diagnose(
-    rollout: Array,
-    train: Array,
+    rollout: Rollout,
+    train: Train,
     mask: Annotated[
-        Path | None, typer.Option(help="A .npy file, true on real response tokens.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A .npy file, true on real response tokens."),
     ] = None,
 ) -> None:
-    """How far two policies' logprobs of the same tokens are apart, and why that may be."""
+    """Say how far two policies' logprobs are apart, and why."""
     from .diagnosis import command
 
     raise typer.Exit(command.run(rollout, train, mask))

@@ -82,10 +82,10 @@ def _with(part: Any, names: list[str], value: Any) -> Any:
 
 def _number(path: str, value: Any, kind: type) -> Any:
     try:
-        number = kind(value)
+        number, as_float = kind(value), float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{path} must be a number, not {value!r}") from None
-    if kind is int and number != float(value):
+    if kind is int and number != as_float:
         raise ValueError(f"{path} must be a whole number, not {value!r}")
     return number
 

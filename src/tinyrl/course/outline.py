@@ -14,8 +14,6 @@ from tinyrl.course.words import Words, language
 
 HEADINGS = (
     Words(en="notebook", zh="笔记本"),
-    Words(en="lesson sections", zh="讲义章节"),
-    Words(en="questions", zh="自测题组"),
     Words(en="lab: exercises solved", zh="实验：已完成"),
     Words(en="predictions right", zh="猜对"),
 )
@@ -26,7 +24,7 @@ LATER = Words(en="opens later", zh="尚未开放")
 class Row:
     """One line of the map, its cells as text, and where its notebook and lab lie."""
 
-    cells: tuple[str, str, str, str, str]
+    cells: tuple[str, str, str]
     notebook: str | None  # a link from the folder of the notebooks; None if not there yet
     lab: str | None
 
@@ -67,8 +65,6 @@ def _row(lesson: Lesson, root: Path) -> Row:
     return Row(
         cells=(
             f"{number} {title}",
-            ", ".join(map(str, lesson.sections)),
-            "all" if len(lesson.groups) == 8 else ", ".join(lesson.groups),
             _solved(lesson.lab) if there else str(LATER),
             f"{right} / {judged}" if judged else "",
         ),
@@ -84,7 +80,7 @@ def _solved(lab: str | None) -> str:
 
 
 def _tr(row: Row) -> str:
-    links = (row.notebook, None, None, row.lab, None)
+    links = (row.notebook, row.lab, None)
     cells = "".join(
         f"<td {_LEFT}>{_link(escape(cell), link)}</td>"
         for cell, link in zip(row.cells, links, strict=True)

@@ -175,7 +175,7 @@ class Deltas(Plot):
         self.finding.set_text(
             "every token exactly 0"
             if zero == 1
-            else f"{share(zero)} exactly 0, {share(above)} above"
+            else f"{share(zero)} exactly 0, {share(above)} above 0"
         )
 
 
@@ -262,7 +262,7 @@ class ByProbability(Plot):
             bar.set_height(y)
             text.set(y=y + 0.01 * top, text=f"{n:.0f}")
         self.axes.set_ylim(0, 1.15 * top)
-        self.finding.set_text("mean |delta|; above: tokens")
+        self.finding.set_text("mean |delta|, token counts")
 
 
 def decades(delta: Floats) -> Floats:

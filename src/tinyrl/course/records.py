@@ -40,7 +40,8 @@ _unsaved: dict[Path, list[Record]] = {}  # what could not be written, for this p
 def path() -> Path:
     """The file of records."""
     home = os.environ.get("TINYRL_HOME")
-    folder = Path(home).expanduser() if home else user_state_path("tinyrl")
+    # `expanduser` leaves the name of an unknown user as it is; `Path`'s own raises
+    folder = Path(os.path.expanduser(home)) if home else user_state_path("tinyrl")
     return folder / "progress.jsonl"
 
 
@@ -98,7 +99,7 @@ def _parsed(line: str) -> Record | None:
             mistake=fields.get("mistake"),
             choice=fields.get("choice"),
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 

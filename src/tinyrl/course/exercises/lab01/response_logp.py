@@ -60,6 +60,12 @@ def _log_of_softmax(logits: Tensor, ids: Tensor, prompt_length: int) -> Tensor:
     return p.gather(-1, ids[:, prompt_length:, None]).squeeze(-1).log()
 
 
+def _log_of_sum(logits: Tensor, ids: Tensor, prompt_length: int) -> Tensor:
+    before = logits[:, prompt_length - 1 : -1]
+    chosen = before.gather(-1, ids[:, prompt_length:, None]).squeeze(-1)
+    return chosen - before.exp().sum(-1).log()
+
+
 def _wrong_axis(logits: Tensor, ids: Tensor, prompt_length: int) -> Tensor:
     logp = logits[:, prompt_length - 1 : -1].log_softmax(1)
     return logp.gather(-1, ids[:, prompt_length:, None]).squeeze(-1)
@@ -158,6 +164,16 @@ MISTAKES: Mistakes = {
             "`log_softmax` 直接减去 logsumexp，不会出这个问题。",
         ),
     ),
+    "overflow": (
+        _log_of_sum,
+        Words(
+            en="log(sum(exp(x))): exp of a logit above 88 is inf in float32, so the "
+            "logprob is -inf. `logsumexp` and `log_softmax` subtract the largest logit "
+            "first.",
+            zh="log(sum(exp(x)))：logit 超过 88 时 exp 在 float32 里上溢成 inf，logprob 就"
+            "成了 -inf。`logsumexp` 和 `log_softmax` 会先减去最大的 logit。",
+        ),
+    ),
     "detach": (
         lambda logits, ids, prompt_length: reference(logits, ids, prompt_length).detach(),
         Words(
@@ -183,6 +199,7 @@ UNLIKELY = Words(
     en="sampled tokens of probability e^-200",
     zh="采到了概率约为 e^-200 的 token",
 )
+LARGE = Words(en="logits near 100", zh="100 左右的 logits")
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -205,6 +222,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", RANDOM, draw(4, 1, 6, 9)),
         Case("gradient", GRADIENT, draw(2, 3, 4, 5)),
         Case("numbers", UNLIKELY, (unlikely, chosen, 2)),
+        Case("numbers", LARGE, (logits + 100, ids, prompt)),
     ]
 
 
