@@ -56,8 +56,10 @@ class Kernels:
 
     `attention`: torch's fused kernel, or the formula as written. `shapes`: "free" lets
     each matrix have the size that the step happens to have (one row when decoding, all
-    when scoring); "fixed" pads every product and the key axis to fixed sizes, so that a
-    token's arithmetic does not depend on what is computed beside it.
+    when scoring), and decoding its own kernel, as engines do: a single query leaves
+    nothing to fuse, and the formula is quicker. "fixed" pads every product and the key
+    axis to fixed sizes, so that a token's arithmetic does not depend on what is computed
+    beside it.
     """
 
     attention: Literal["sdpa", "naive"] = "sdpa"
@@ -144,15 +146,9 @@ class Ops:
 
         `visible` is a boolean `[T, S]`, true where a query may look.
         """
-        if self.kernels.attention == "naive":
+        one = q.shape[2] == 1 and not self.fixed
+        if self.kernels.attention == "naive" or one:
             y = self._naive_attention(q, k, v, visible)
-        elif q.shape[2] == 1:  # one query sees the whole cache, so heads can be rows
-            y = F.scaled_dot_product_attention(
-                q.view(len(q), k.shape[1], -1, q.shape[-1]),
-                k,
-                v,
-                attn_mask=visible if self.fixed else None,
-            ).view(q.shape)
         else:
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=True)
         return self._round(y, self._result)
@@ -163,10 +159,11 @@ class Ops:
         rows = q.reshape(B, K, H // K * T, D)
         rows = pad_rows(rows, QUERY_ROWS) if self.fixed else rows
         scores = rows @ k.transpose(-1, -2) * D**-0.5  # [B, K, rows, S]
-        hidden = ~visible.repeat(H // K, 1)
-        if self.fixed:
+        if T > 1 or self.fixed:  # else the one query sees all there is
+            hidden = ~visible.repeat(H // K, 1)
             hidden = F.pad(hidden, (0, 0, 0, rows.shape[2] - len(hidden)))
-        p = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)
+            scores = scores.masked_fill(hidden, -torch.inf)
+        p = torch.softmax(scores, -1)
         return (p @ v)[:, :, : H // K * T].reshape(B, H, T, D)
 
 

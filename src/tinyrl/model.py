@@ -110,7 +110,9 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(c.head_dim)
         self.k_norm = RMSNorm(c.head_dim)
 
-    def forward(self, x: Tensor, ops: Ops, at: Places, cache: Cache | None) -> Tensor:
+    def forward(
+        self, x: Tensor, ops: Ops, at: Places, cache: Cache | None, since: int
+    ) -> Tensor:
         (B, T, _), c = x.shape, self.config
         H, K, D = c.heads, c.kv_heads, c.head_dim
         qkv = ops.linear(x, self.q_proj, self.k_proj, self.v_proj).view(B, T, -1, D)
@@ -118,13 +120,13 @@ class Attention(nn.Module):
         gain = torch.cat([self.q_norm.weight.expand(H, D), self.k_norm.weight.expand(K, D)])
         qk = ops.rope(ops.norm(qkv[:, :, : H + K], gain, c.eps), at.cos, at.sin)
         qk, v = qk.transpose(1, 2), qkv[:, :, H + K :].transpose(1, 2)  # [B, heads, T, D]
-        q, k, v = qk[:, :H], ops.kv(qk[:, H:]), ops.kv(v)
+        q, k, v = qk[:, :H, since:], ops.kv(qk[:, H:]), ops.kv(v)
         if cache is not None:
             k, v = cache.write(self.layer, k, v, full=ops.fixed)
         elif ops.fixed:  # the key axis has the cache's length, whoever asks
             k, v = (nn.functional.pad(t, (0, 0, 0, c.block_size - T)) for t in (k, v))
-        y = ops.attention(q, k, v, at.visible).transpose(1, 2).reshape(B, T, H * D)
-        return ops.linear(y, self.o_proj)
+        y = ops.attention(q, k, v, at.visible[since:])
+        return ops.linear(y.transpose(1, 2).reshape(B, T - since, H * D), self.o_proj)
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
@@ -169,9 +171,11 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, ops: Ops, at: Places, cache: Cache | None) -> Tensor:
+    def forward(
+        self, x: Tensor, ops: Ops, at: Places, cache: Cache | None, since: int
+    ) -> Tensor:
         h = ops.norm(x, self.input_layernorm.weight, self.eps)
-        x = ops.add(x, self.self_attn(h, ops, at, cache))
+        x = ops.add(x[:, since:], self.self_attn(h, ops, at, cache, since))
         h = ops.norm(x, self.post_attention_layernorm.weight, self.eps)
         return ops.add(x, self.mlp(h, ops))
 
@@ -218,7 +222,8 @@ class GPT(nn.Module):
         """Logits `[B, T - since, V]` of the token that follows each of `ids [B, T]`.
 
         With a `cache`, `ids` continue what it holds. `positions [T]` default to the order.
-        Columns before `since` are computed, not projected to the vocabulary.
+        Columns before `since` end as keys and values of the last layer: nobody asks what
+        follows them.
         """
         if ids.dim() != 2 or ids.numel() == 0:
             raise ValueError(f"ids must be [B, T] with tokens, got {list(ids.shape)}")
@@ -237,11 +242,12 @@ class GPT(nn.Module):
             positions = torch.arange(start, end)
         at = self._places(positions, start, end, ops)
         x = ops.embed(ids, self.embed_tokens)
-        for block in self.layers:
-            x = block(x, ops, at, cache)
+        last = len(self.layers) - 1
+        for layer, block in enumerate(self.layers):
+            x = block(x, ops, at, cache, since if layer == last else 0)
         if cache is not None:
             cache.length = end
-        x = ops.norm(x[:, since:], self.norm.weight, self.config.eps)
+        x = ops.norm(x, self.norm.weight, self.config.eps)
         return ops.linear(x, self.lm_head)
 
     def _places(self, positions: Tensor, start: int, end: int, ops: Ops) -> Places:

@@ -70,8 +70,8 @@ def not_a_tuple(exercise: Exercise, value: object) -> Words:
     names = ", ".join(exercise.returns)
     kind, number = type(value).__name__, len(exercise.returns)
     return Words(
-        en=f"`{exercise.name}` returns {number} values, `return {names}`; yours returns a "
-        f"{kind}.",
+        en=f"`{exercise.name}` returns {number} values, `return {names}`; yours is of type "
+        f"`{kind}`.",
         zh=f"`{exercise.name}` 应当返回 {number} 个值：`return {names}`；"
         f"你返回的是 {kind}。",
     )
@@ -80,7 +80,7 @@ def not_a_tuple(exercise: Exercise, value: object) -> Words:
 def not_numbers(name: str, value: object) -> Words:
     kind = type(value).__name__
     return Words(
-        en=f"`{name}` has to be a torch tensor or a plain number; yours is a {kind}.",
+        en=f"`{name}` has to be a torch tensor or a plain number; yours is of type `{kind}`.",
         zh=f"`{name}` 应当是 torch 张量或普通的数；你返回的是 {kind}。",
     )
 
