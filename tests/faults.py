@@ -1,5 +1,7 @@
 """Faults of sampling and bookkeeping beside BF16 rounding: rollout and trainer logprobs."""
 
+import math
+
 import torch
 
 from policies import logp, one_early, one_late
@@ -68,3 +70,28 @@ def prefix(p, tokens, size=0.5, T=1.0):
 def constant(p):
     a, b = rounded(p)
     return a, b - 0.05
+
+
+def multiplied(p, k):
+    a, b = rounded(p)
+    return a, b * k
+
+
+def logarithm(p, side, base):
+    a, b = rounded(p)
+    return (a / math.log(base), b) if side == "rollout" else (a, b / math.log(base))
+
+
+def floored(p, side, bound):
+    a, b = rounded(p)
+    return (a.clamp(min=bound), b) if side == "rollout" else (a, b.clamp(min=bound))
+
+
+def learned(p, step=0.03):
+    """The trainer has made a step up the likelihood of these tokens, states and head."""
+    ids = p.sample(p.logits("bf16"))
+    h, W = p.hidden.clone().requires_grad_(), p.head.clone().requires_grad_()
+    a = logp(p.logits("bf16"), ids)
+    logp(h @ W.T, ids).sum().backward()
+    W = W + step * W.grad / p.mask.numel()
+    return a, logp((h + step * h.grad) @ W.T, ids).detach()

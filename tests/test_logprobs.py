@@ -80,7 +80,11 @@ BAD = {
     "ints": ({"a": A.long()}, None, "a must hold floats, not int64"),
     "strings": ({"a": np.array([["x"]])}, None, "a must hold numbers, not <U1"),
     "objects": ({"a": np.array([[None]])}, None, "a must hold numbers, not object"),
-    "complex": ({"a": A.to(torch.complex64)}, None, "a must hold floats, not complex64"),
+    "complex": (
+        {"a": A.to(torch.complex64)},
+        None,
+        "a must hold real numbers, not complex64",
+    ),
     "two shapes": (
         {"a": A, "b": A[:, :2]},
         None,

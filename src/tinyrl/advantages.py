@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .logprobs import as_tensor, number
+
 Std = Literal["sample", "population", "none"]
 
 
@@ -20,12 +22,15 @@ def group_advantages(
     divides by n - 1 (verl with eps 1e-6, TRL with 1e-4), "population" by n, and "none" does
     not divide at all (Dr. GRPO, arXiv 2503.20783). A group of equal rewards gets zeros.
     """
-    if std not in ("sample", "population", "none"):
+    if not isinstance(std, str) or std not in ("sample", "population", "none"):
         raise ValueError(f"std must be sample, population or none, not {std!r}")
-    if not eps > 0:
+    if not number("eps", eps) > 0:
         raise ValueError(f"eps must be above 0, not {eps}")
-    if group_size < 2:
+    if number("group_size", group_size) < 2:
         raise ValueError(f"group_size must be at least 2, not {group_size}")
+    if number("group_size", group_size) % 1:
+        raise ValueError(f"group_size must be a whole number, not {group_size}")
+    rewards = as_tensor("rewards", rewards)
     if rewards.dim() != 1 or len(rewards) == 0 or len(rewards) % group_size:
         raise ValueError(
             f"rewards must be [B] with B a multiple of group_size {group_size}, "
@@ -36,7 +41,7 @@ def group_advantages(
         row = int(bad[0])
         raise ValueError(f"rewards row {row} is not finite: {rewards[row].item()}")
     R = rewards if rewards.is_floating_point() else rewards.float()
-    R = R.view(-1, group_size)
+    R = R.view(-1, int(group_size))
     A = R - R.mean(1, keepdim=True)
     if std != "none":
         A = A / (torch.std(R, 1, correction=int(std == "sample"), keepdim=True) + eps)

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .logprobs import as_logp, as_mask, checked_values, same_shape
+from .logprobs import as_logp, as_mask, checked_values, number, same_shape
 from .objectives import MAX_LOG_RATIO, Level, at_level, one_of
 
 Operation = Literal["none", "truncate", "mask"]
@@ -49,12 +49,12 @@ class Correction:
     def __post_init__(self) -> None:
         one_of("level", self.level, get_args(Level))
         one_of("operation", self.operation, get_args(Operation))
+        lower = 0.0 if self.lower is None else number("lower", self.lower)
+        upper = math.inf if self.upper is None else number("upper", self.upper)
         if self.operation == "none":
             return
         if self.lower is None and self.upper is None:
             raise ValueError(f"operation {self.operation} needs a lower or an upper bound")
-        lower = 0.0 if self.lower is None else self.lower
-        upper = math.inf if self.upper is None else self.upper
         if not 0 <= lower <= 1 <= upper or (lower == upper):
             raise ValueError(
                 f"bounds must satisfy 0 <= lower <= 1 <= upper, lower < upper, not "
@@ -76,7 +76,7 @@ class Correction:
             "logp_rollout": as_logp("logp_rollout", logp_rollout),
         }
         same_shape(arrays)
-        mask = as_mask(mask, logp_train)
+        mask = as_mask(mask, arrays["logp_train"])
         train, roll = (checked_values(name, x, mask) for name, x in arrays.items())
         if self.operation == "none":
             return torch.ones_like(train), mask

@@ -20,8 +20,9 @@ TOLERANCE = 1e-6
 def check_logps(mask: Any = None, **arrays: Any) -> tuple[Tensor, ...]:
     """The named arrays and their mask, checked: `(first, second, ..., mask)`.
 
-    Arrays are `[B, T]` torch or numpy floats of one shape; half precision is upcast to
-    float32. `mask` is `[B, T]`, boolean or exactly 0 and 1; none means every token is real.
+    Arrays are `[B, T]` torch or numpy floats of one shape; those narrower than 32 bits are
+    upcast to float32, wider ones than 64 brought to float64. `mask` is `[B, T]`, boolean or
+    exactly 0 and 1; none means every token is real.
     Padding comes back as 0, whatever it held, so that arithmetic on it is safe.
 
     Raises `ValueError` naming the array, row and column of what is wrong: shapes, dtypes,
@@ -42,21 +43,62 @@ def check_logps(mask: Any = None, **arrays: Any) -> tuple[Tensor, ...]:
 
 def as_logp(name: str, x: Any) -> Tensor:
     """`x` as a float tensor `[B, T]`, at least float32. Values are not looked at."""
-    logp = _tensor(name, x)
+    logp = as_tensor(name, x)
     if not logp.is_floating_point():
         raise ValueError(f"{name} must hold floats, not {_dtype(logp)}")
     if logp.dim() != 2:
         raise ValueError(f"{name} must be [B, T], got shape {list(logp.shape)}")
     if logp.numel() == 0:
         raise ValueError(f"{name} is empty: shape {list(logp.shape)}")
-    return logp.float() if logp.dtype in (torch.float16, torch.bfloat16) else logp
+    return logp
+
+
+def as_tensor(name: str, x: Any) -> Tensor:
+    """`x` as a dense tensor of real numbers that torch can compare, of any shape."""
+    tensor = x if isinstance(x, Tensor) else _from_numpy(name, x)
+    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta:
+        raise ValueError(f"{name} must be a dense tensor that holds its values")
+    if tensor.is_complex() or tensor.is_quantized:
+        raise ValueError(f"{name} must hold real numbers, not {_dtype(tensor)}")
+    if not tensor.is_floating_point() or tensor.element_size() >= 4:
+        return tensor
+    try:
+        return tensor.float()
+    except NotImplementedError:  # formats that pack two numbers into a byte
+        raise ValueError(f"{name} is {_dtype(tensor)}: make it float32") from None
+
+
+def number(name: str, x: Any) -> float:
+    """`x` as a float; text is none, even where it could be read as one."""
+    try:
+        if not isinstance(x, str | bytes):
+            return float(x)
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise ValueError(f"{name} must be a number, not {x!r}")
+
+
+def _from_numpy(name: str, x: Any) -> Tensor:
+    try:
+        array: np.ndarray[Any, np.dtype[Any]] = np.asarray(x)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name} is not an array: {error}") from None
+    if "float" in array.dtype.name:  # those of ml_dtypes too, and every byte order
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64 if array.itemsize > 4 else np.float32)
+    if array.dtype.kind not in "fiub":
+        # numpy.save writes the formats of ml_dtypes as bytes of no type
+        hint = "; was it bfloat16? save float32" if array.dtype.kind == "V" else ""
+        raise ValueError(f"{name} must hold numbers, not {array.dtype}{hint}")
+    native = array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
+    return torch.from_numpy(native if native.flags.writeable else native.copy())
 
 
 def as_mask(mask: Any, logp: Tensor) -> Tensor:
     """`mask` as a boolean tensor shaped and placed as `logp`; all true where it is None."""
     if mask is None:
         return torch.ones_like(logp, dtype=torch.bool)
-    real = _tensor("mask", mask).to(logp.device)
+    real = as_tensor("mask", mask).to(logp.device)
     if real.shape != logp.shape:
         raise ValueError(
             f"mask has shape {list(real.shape)}, logprobs have {list(logp.shape)}"
@@ -87,6 +129,14 @@ def checked_values(name: str, x: Tensor, mask: Tensor) -> Tensor:
 
 def token_logp(logits: Tensor, ids: Tensor) -> Tensor:
     """Logprob of each of `ids [B, T]` under `logits [B, T, V]`: `[B, T]`, in nats."""
+    ids = as_tensor("ids", ids).long()
+    size = list(logits.shape) if isinstance(logits, Tensor) else logits
+    if not isinstance(logits, Tensor) or [*ids.shape, *logits.shape[-1:]] != size:
+        raise ValueError(
+            f"logits must be a tensor [B, T, V] for ids {list(ids.shape)}, not {size}"
+        )
+    V = logits.shape[-1]
+    _refuse((ids < 0) | (ids >= V), ids, "ids", f"is no token of {V}")
     return torch.log_softmax(logits, -1).gather(-1, ids[..., None])[..., 0]
 
 
@@ -103,18 +153,6 @@ def masked_mean(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """
     count = mask.sum() if dim is None else mask.sum(dim)
     return masked_sum(x, mask, dim) / count.clamp_min(1)
-
-
-def _tensor(name: str, x: Any) -> Tensor:
-    if isinstance(x, Tensor):
-        return x
-    array: np.ndarray[Any, np.dtype[Any]] = np.asarray(x)
-    if array.dtype.name == "bfloat16":  # ml_dtypes, which torch cannot read
-        array = array.astype(np.float32)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold numbers, not {array.dtype}")
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return torch.from_numpy(np.ascontiguousarray(native))
 
 
 def _refuse(bad: Tensor, x: Tensor, name: str, why: str) -> None:

@@ -14,7 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .logprobs import check_logps, masked_mean, masked_sum
+from .logprobs import (
+    as_logp,
+    as_mask,
+    as_tensor,
+    check_logps,
+    masked_mean,
+    masked_sum,
+    number,
+    same_shape,
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,7 @@ def compare(
     `top1_*` are the likeliest token ids `[B, T]` of each side, both or neither. Raises
     `ValueError` as `check_logps` does.
     """
-    if not 0 < clip < math.inf:
+    if not 0 < number("clip", clip) < math.inf:
         raise ValueError(f"clip must be above 0, not {clip}")
     delta, mask = _delta(logp_rollout, logp_train, mask)
     d = delta[mask]
@@ -112,7 +121,8 @@ def token_delta(
 
 def sequence_delta(delta: Tensor, mask: Tensor) -> Tensor:
     """Delta = sum_t d_t of each sequence, `[B]`: the log of its probabilities' ratio."""
-    return masked_sum(delta, mask, 1)
+    delta = as_logp("delta", delta)
+    return masked_sum(delta, as_mask(mask, delta), 1)
 
 
 def kl_terms(d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,7 +131,7 @@ def kl_terms(d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     k1 = -d, k2 = d^2 / 2, k3 = exp(d) - 1 - d (J. Schulman, "Approximating KL divergence",
     2020). `expm1` in float64 keeps K3 right where it is 1e-9: exp(d) - 1 would leave noise.
     """
-    d = d.double()
+    d = as_tensor("d", d).double()
     return -d, d * d / 2, torch.expm1(d) - d
 
 
@@ -130,7 +140,7 @@ def ess(log_weights: Tensor) -> float:
 
     By logsumexp, so that weights beyond the range of floats do not matter.
     """
-    x = log_weights.double().flatten()
+    x = as_tensor("log_weights", log_weights).double().flatten()
     log_ess = 2 * x.logsumexp(0) - (2 * x).logsumexp(0) - math.log(len(x))
     return min(1.0, log_ess.exp().item())
 
@@ -145,6 +155,8 @@ class Profile(NamedTuple):
 
 def by_position(delta: Tensor, mask: Tensor) -> Profile:
     """Mean |d|, mean d and number of tokens at each response position, `[T]` each."""
+    delta = as_logp("delta", delta)
+    mask = as_mask(mask, delta)
     return _profile(delta, mask, mask.sum(0), 0)
 
 
@@ -156,7 +168,12 @@ def by_probability(
     `edges` are N + 1 rising bounds in [0, 1]; a bin holds lower < p <= upper, the first one
     p = lower too. By default ten equal bins. Returns `[N]` each.
     """
-    edges = torch.linspace(0, 1, 11) if edges is None else edges
+    arrays = {"delta": as_logp("delta", delta)}
+    arrays["logp_rollout"] = as_logp("logp_rollout", logp_rollout)
+    same_shape(arrays)
+    delta, logp_rollout = arrays.values()
+    mask = as_mask(mask, delta)
+    edges = torch.linspace(0, 1, 11) if edges is None else as_tensor("edges", edges)
     if edges.dim() != 1 or len(edges) < 2 or not (edges.diff() > 0).all():
         raise ValueError("edges must be at least two rising numbers")
     edges = edges.to(delta)
@@ -187,7 +204,7 @@ def _agreement(a: Any, b: Any, mask: Tensor) -> float | None:
         return None
     if a is None or b is None:
         raise ValueError("give both top1_rollout and top1_train, or neither")
-    a, b = torch.as_tensor(a).cpu(), torch.as_tensor(b).cpu()
+    a, b = as_tensor("top1_rollout", a).cpu(), as_tensor("top1_train", b).cpu()
     for name, x in (("top1_rollout", a), ("top1_train", b)):
         if x.shape != mask.shape:
             raise ValueError(

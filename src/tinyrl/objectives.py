@@ -8,12 +8,21 @@ scalar to minimise. What went on in it is told by `diagnostics`, from the same a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from .logprobs import as_logp, as_mask, checked_values, masked_mean, masked_sum, same_shape
+from .logprobs import (
+    as_logp,
+    as_mask,
+    as_tensor,
+    checked_values,
+    masked_mean,
+    masked_sum,
+    number,
+    same_shape,
+)
 
 Level = Literal["token", "sequence", "geometric"]
 Aggregation = Literal["token_mean", "sequence_mean"]
@@ -48,17 +57,20 @@ def ratio(log_ratio: Tensor, mask: Tensor, level: Level = "token") -> Tensor:
 
 def at_level(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
     """The logarithm of `ratio`, not clamped: `[B, T]`, 0 in padding."""
+    log_ratio = as_logp("log_ratio", log_ratio)
+    mask = as_mask(mask, log_ratio)
     d = torch.where(mask, log_ratio, 0.0)
-    if level == "token":
+    if one_of("level", level, get_args(Level)) == "token":
         return d
-    one_of("level", level, get_args(Level))
     total = masked_sum if level == "sequence" else masked_mean
     return torch.where(mask, total(d, mask, 1)[:, None], 0.0)
 
 
 def clip(r: Tensor, A: Tensor, eps_low: float, eps_high: float) -> Tensor:
     """-min(r A, clip(r, 1 - eps_low, 1 + eps_high) A): PPO, arXiv 1707.06347 eq. 7."""
-    return torch.max(-r * A, -r.clamp(1 - eps_low, 1 + eps_high) * A)
+    low, high = _widths(eps_low, eps_high)
+    r, A = as_tensor("r", r), as_tensor("A", A)
+    return torch.max(-r * A, -r.clamp(1 - low, 1 + high) * A)
 
 
 def aggregate(x: Tensor, mask: Tensor, how: Aggregation) -> Tensor:
@@ -69,6 +81,8 @@ def aggregate(x: Tensor, mask: Tensor, how: Aggregation) -> Tensor:
     - sequence_mean: over the tokens of each response, then over the responses that have
       any (GRPO, arXiv 2402.03300 eq. 3)
     """
+    x = as_logp("x", x)
+    mask = as_mask(mask, x)
     if one_of("aggregation", how, get_args(Aggregation)) == "token_mean":
         return masked_mean(x, mask)
     return masked_mean(masked_mean(x, mask, 1), mask.any(1))
@@ -92,7 +106,7 @@ def ppo_clip(
     """
     logp, logp_old, A, mask = _arrays(logp, logp_old, advantages, mask)
     r = ratio(logp - logp_old, mask)
-    loss = clip(r, A, *_widths(eps_low, eps_high))
+    loss = clip(r, A, eps_low, eps_high)
     return aggregate(_weighted(loss, weight, mask), mask, aggregation)
 
 
@@ -128,7 +142,9 @@ def grpo(
         return clipped
     logp, logp_ref, _, mask = _arrays(logp, logp_ref, advantages, mask, old="logp_ref")
     log_x = (logp_ref - logp).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    return clipped + beta * aggregate(torch.expm1(log_x) - log_x, mask, aggregation)
+    return clipped + number("beta", beta) * aggregate(
+        torch.expm1(log_x) - log_x, mask, aggregation
+    )
 
 
 @torch.no_grad()
@@ -168,9 +184,9 @@ def diagnostics(
     }
 
 
-def one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """`value`, or a `ValueError` that says what `name` may be."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
     return value
 
@@ -182,14 +198,15 @@ def _arrays(
     a correction may have dropped all of its tokens."""
     arrays = {"logp": as_logp("logp", logp), old: as_logp(old, logp_old)}
     same_shape(arrays)
-    B, T = logp.shape
-    real = as_mask(mask, logp)
-    if advantages.shape not in ((B,), (B, T)):
+    B, T = arrays["logp"].shape
+    real = as_mask(mask, arrays["logp"])
+    A = as_tensor("advantages", advantages).to(arrays["logp"].device)
+    if A.shape not in ((B,), (B, T)):
         raise ValueError(
             f"advantages must be [B] or [B, T] for logprobs of shape {[B, T]}, "
-            f"got {list(advantages.shape)}"
+            f"got {list(A.shape)}"
         )
-    A = advantages[:, None].expand(B, T) if advantages.dim() == 1 else advantages
+    A = A[:, None].expand(B, T) if A.dim() == 1 else A
     x, y = (checked_values(name, a, real) for name, a in arrays.items())
     return x, y.detach(), _finite("advantages", A, real).detach(), real
 
@@ -197,6 +214,7 @@ def _arrays(
 def _weighted(loss: Tensor, weight: Tensor | None, mask: Tensor) -> Tensor:
     if weight is None:
         return loss
+    weight = as_tensor("weight", weight).to(loss.device)
     if weight.shape != loss.shape:
         raise ValueError(
             f"weight must be [B, T] = {list(loss.shape)}, got {list(weight.shape)}"
@@ -213,6 +231,7 @@ def _finite(name: str, x: Tensor, mask: Tensor) -> Tensor:
 
 
 def _widths(eps_low: float, eps_high: float) -> tuple[float, float]:
+    eps_low, eps_high = number("eps_low", eps_low), number("eps_high", eps_high)
     if not (0 <= eps_low <= 1 and 0 <= eps_high < float("inf")):
         raise ValueError(
             "clip widths must be 0 <= eps_low <= 1 and 0 <= eps_high (finite), "

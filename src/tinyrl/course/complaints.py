@@ -80,7 +80,8 @@ def not_a_tuple(exercise: Exercise, value: object) -> Words:
 def not_numbers(name: str, value: object) -> Words:
     kind = type(value).__name__
     return Words(
-        en=f"`{name}` has to be a torch tensor or a plain number; yours is of type `{kind}`.",
+        en=f"`{name}` has to be a torch tensor or a plain number; yours is of type "
+        f"`{kind}`.",
         zh=f"`{name}` 应当是 torch 张量或普通的数；你返回的是 {kind}。",
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -44,7 +45,8 @@ def run(rollout: Path, train: Path, mask: Path | None = None) -> int:
         verdict = diagnose(load(rollout), load(train), real)
     except ValueError as error:
         names = {"logp_rollout": rollout, "logp_train": train, "mask": mask}
-        print(f"tinyrl diagnose: {_with_files(str(error), names)}", file=sys.stderr)
+        message = " ".join(_with_files(str(error), names).split())
+        print(f"tinyrl diagnose: {message}", file=sys.stderr)
         return 2
     show(verdict, rollout, train)
     return 0
@@ -57,19 +59,32 @@ def load(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
             if file.read(6) != b"\x93NUMPY":
                 raise ValueError(f"{path} is not a .npy file; write it with numpy.save")
             file.seek(0)
-            array: np.ndarray[Any, np.dtype[Any]] = np.load(file, allow_pickle=False)
-            return array
+            return _array(path, file)
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder, not a .npy file") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _array(path: Path, file: BinaryIO) -> np.ndarray[Any, np.dtype[Any]]:
+    """What numpy reads. It evaluates the header as Python, so that a damaged one may raise
+    nearly anything: SyntaxError, TokenError, TypeError, OverflowError, RecursionError."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a header of Python 2 is read right
+            array: np.ndarray[Any, np.dtype[Any]] = np.load(file, allow_pickle=False)
+            return array
+    except OSError:
+        raise
     except (ValueError, EOFError, MemoryError) as error:
-        if str(path) in str(error):
-            raise
-        why = "it holds pickled Python objects" if "Object arrays" in str(error) else error
-        raise ValueError(f"{path} cannot be read: {why or 'it is cut short'}") from None
+        why = str(error).partition("\n")[0] or "it is cut short"
+        if "Object arrays" in why:
+            why = "it holds pickled Python objects"
+    except Exception:
+        why = "its header is damaged; write it again with numpy.save"
+    raise ValueError(f"{path} cannot be read: {why}")
 
 
 def show(verdict: Diagnosis, rollout: Path, train: Path) -> None:
@@ -89,15 +104,13 @@ def show(verdict: Diagnosis, rollout: Path, train: Path) -> None:
     console.print(f"\n[bold]Reading of K3[/]: {escape(_reading(verdict.band))}")
     for i, found in enumerate(verdict.findings, 1):
         console.print(f"\n[bold]{i}. {found.cause}[/]: {escape(found.what)}.")
-        console.print(
-            f"   explains {found.explains:.0%} of the sum of |d|", highlight=False
-        )
+        console.print(f"   explains {found.share} of the sum of |d|", highlight=False)
         console.print(f"   [dim]evidence[/] {escape(found.evidence)}")
         console.print(f"   [dim]remedy[/]   {escape(found.remedy)}")
     if not verdict.findings:
         console.print(
             "\nNone of: shift by one, exact zeros, first tokens only, constant offset, "
-            "scale."
+            "scale, clamp."
         )
     console.print(f"\n[bold]Left[/]: {escape(verdict.rest)}.")
 

@@ -1,4 +1,4 @@
-"""Five faults of meaning by what they leave in two arrays of logprobs.
+"""Faults of meaning by what they leave in two arrays of logprobs.
 
 Each function takes the rollout's logprobs `a`, the trainer's `b` (`[B, T]`, float64) and
 the mask of tokens still unexplained, and returns a `Finding` or None. The thresholds are
@@ -24,7 +24,13 @@ from .statistics import (
     rank_correlation,
 )
 
-Cause = Literal["shift", "zeros", "first", "offset", "scale"]
+Cause = Literal["shift", "zeros", "first", "offset", "scale", "clamp"]
+
+LEARNED = (
+    "first make sure that the trainer's logprobs were taken before it made a step on these "
+    "tokens: one on their likelihood, or with positive advantages, raises nearly all of "
+    "them, and no sampler is at fault. If they were, "
+)
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,19 @@ class Finding:
     evidence: str
     remedy: str
     value: float
-    """The fitted number: lag, share of zeros, positions, mean d, T_rollout / T_train."""
+    """The fitted number: lag, share of zeros, positions, mean d, the bound of a clamp,
+    T_rollout / T_train or, of a multiple, trainer / rollout."""
     explains: float = 0.0
-    """Share of all |d| that goes away with it; findings are ranked by this."""
+    """Share of all |d| that goes away with it, above 0; findings are ranked by this."""
+    at_most: bool = False
+    """Whether noise that goes with the fault is counted in `explains`."""
+
+    @property
+    def share(self) -> str:
+        """`explains` in words: never 0%."""
+        if self.explains < 0.01:
+            return "under 1%"
+        return f"{'up to ' if self.at_most else ''}{self.explains:.0%}"
 
 
 def shift(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
@@ -169,24 +185,30 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
         return None
     moving = (x != 0) & (y != 0)
     alike = rank_correlation(x[moving], y[moving])
-    constant = d.std() < 0.25 * d.mean().abs()
-    if not constant and (alike < 0.6 or d.std() > 0.6 * y.std()):
+    if not even(d) and (alike < 0.6 or d.std() > 0.6 * y.std()):
         return None
     S = d.exp().mean().item()
     low, high = quantile(d, 0.05), quantile(d, 0.95)
-    side = "rollout" if down else "trainer"
+    side, or_else = ("rollout", "") if down else ("trainer", LEARNED)
     return Finding(
         "offset",
         f"the {side} alone renormalises over a part of the vocabulary, of mass "
-        f"{min(S, 1 / S):.3f} on average: top-p, top-k, min-p, or a temperature near 0",
+        f"{min(S, 1 / S):.3f} on average: top-p, top-k, min-p, or a temperature near 0"
+        + ("; or the trainer has already learned from these tokens" if not down else ""),
         f"d is {'negative' if down else 'positive'} but for {wrong:.1%} of its mass, "
         f"{low:.3g} to {high:.3g}"
-        + (", nearly constant" if constant else "")
+        + (", nearly constant" if even(d) else "")
         + f"; the mean ratio is {S:.3f}, {abs(z):.0f} standard errors from 1",
-        "use logprobs of one kind on both sides: raw ones from the engine, or the same "
+        or_else
+        + "use logprobs of one kind on both sides: raw ones from the engine, or the same "
         "processors in the trainer (keep the sampled sets and mask the logits with them)",
         d.mean().item(),
     )
+
+
+def even(d: Tensor) -> bool:
+    """Whether d `[N]` is nearly one number: without its mean, under a quarter is left."""
+    return bool((d - d.mean()).abs().mean() < 0.25 * d.abs().mean())
 
 
 def realigned(

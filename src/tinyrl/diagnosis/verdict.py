@@ -10,13 +10,17 @@ from torch import Tensor
 
 from ..logprobs import check_logps
 from ..metrics import Mismatch, compare, kl_terms
+from .altered import clamped, multiple
 from .bands import Band, band
-from .signatures import Finding, exact_zeros, first_tokens, offset, realigned, shift
+from .signatures import Finding, even, exact_zeros, first_tokens, offset, realigned, shift
 from .statistics import mean_ratio_z, minority, rank_correlation
 from .temperature import scale
 
 FLOOR = 1e-4
 """max |d| up to which nothing is looked for: the order of float32 additions gives 1e-5."""
+LEAST = 0.05
+"""Share of what is left that a fitted number must take away to be named: one number that is
+fitted to noise takes about 1 / 2n of it, 2% of the 30 tokens that are needed."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,16 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [f"K3 {self.mismatch.k3:.3g}: {self.band.reading}"]
         for found in self.findings:
-            lines.append(f"{found.what} (explains {found.explains:.0%} of |d|)")
+            lines.append(f"{found.what} (explains {found.share} of |d|)")
             lines += [f"  evidence: {found.evidence}", f"  remedy: {found.remedy}"]
         return "\n".join([*lines, f"rest: {self.rest}"])
 
 
 @torch.no_grad()
 def diagnose(logp_rollout: Any, logp_train: Any, mask: Any = None) -> Diagnosis:
-    """Look for the five commonest faults of meaning in two `[B, T]` arrays of logprobs.
+    """Look for the commonest faults of meaning in two `[B, T]` arrays of logprobs.
 
-    Shift by one, first tokens only, exact zeros, constant offset, scale. Each that is found
+    Shift by one, first tokens only, exact zeros, offset, scale, clamp. Each that is found
     is taken away before the next is looked for, so that faults which occur together are
     told apart. A cause is named only where its evidence rules rounding out. Raises
     `ValueError` as `check_logps` does.
@@ -53,6 +57,8 @@ def diagnose(logp_rollout: Any, logp_train: Any, mask: Any = None) -> Diagnosis:
     mismatch = compare(roll, train, real)
     if mismatch.max_abs > FLOOR:
         left.shift()
+        left.multiple()
+        left.clamp()
         left.first_tokens()
         left.exact_zeros()
         left.sampler()
@@ -69,15 +75,29 @@ class Peel:
         self.d = self.b - self.a
         self.findings: list[Finding] = []
         self.unexplained = 1.0
+        self.hidden = False
+        """An uneven offset lies over what is left: its size at each token is not known."""
 
     def shift(self) -> None:
         """Move one array by a token, if that is what is wrong."""
         if found := shift(self.a, self.b, self.mask):
-            before = self._size()
-            moved = realigned(self.a, self.b, self.mask, int(found.value))
-            self.a, self.b, self.mask = moved
-            self.d = self.b - self.a
-            self._add(found, 1 - self._size() / before)
+            a, b, mask = realigned(self.a, self.b, self.mask, int(found.value))
+            if self._less(found, b - a, mask):
+                self.a, self.b = a, b
+
+    def multiple(self) -> None:
+        """Divide by a number that one side is multiplied by."""
+        if seen := multiple(self.a, self.b, self.mask):
+            found, a, b = seen
+            if self._less(found, b - a, self.mask):
+                self.a, self.b = a, b
+
+    def clamp(self) -> None:
+        """Leave out the tokens of a side that lie exactly at its lower bound."""
+        for side in ("rollout", "trainer"):
+            x, y = (self.a, self.b) if side == "rollout" else (self.b, self.a)
+            if found := clamped(side, x, y, self.mask):
+                self._leave_out(*found)
 
     def first_tokens(self) -> None:
         """Leave out the start of all responses, if the prefix is what is wrong."""
@@ -97,15 +117,23 @@ class Peel:
             self._leave_out(found, (a if side == "rollout" else b) == 0)
 
     def sampler(self) -> None:
-        """Take away an offset, a scale, or both."""
+        """Take away an offset, a scale, or both.
+
+        A scale's line has an intercept, which would take an offset away as well: where both
+        are found, the offset is what the mean ratio says, which no temperature moves.
+        """
         off, scaled = offset(self.a, self.b, self.mask), scale(self.a, self.b, self.mask)
-        if scaled and not (off and minority(self.d[self.mask]) < 0.03):
+        d = self.d[self.mask]
+        if scaled and not (off and minority(d) < 0.03):
             found, line = scaled
-            before, self.d = self._size(), self.b - line.predict(self.a)
-            self._add(found, 1 - self._size() / before)
-        if off:
-            before, self.d = self._size(), self.d - self.d[self.mask].mean()
-            self._add(off, 1 - self._size() / before)
+            if off:
+                self._less(off, self.d - d.exp().mean().log(), self.mask)
+            self._less(found, self.b - line.predict(self.a), self.mask)
+        elif off and even(d):
+            self._less(off, self.d - d.mean(), self.mask)
+        elif off:
+            self._add(replace(off, at_most=True), 1 - 2 * minority(d))
+            self.hidden = True
 
     def reading(self) -> str:
         """What is left, in words."""
@@ -113,6 +141,12 @@ class Peel:
         n = len(d)
         if n == 0 or d.abs().max() == 0:
             return "nothing"
+        if self.hidden:
+            return (
+                f"mean |d| of at least {2 * minority(d) * d.abs().mean():.2g} over {n:,} "
+                "tokens, as the signs tell: the offset differs from token to token and "
+                "hides the rest"
+            )
         mean, k3 = d.abs().mean().item(), kl_terms(d)[2].mean().item()
         size = f"mean |d| {mean:.2g}, K3 {k3:.2g} over {n:,} tokens"
         if d.abs().max() < FLOOR:
@@ -127,7 +161,7 @@ class Peel:
                 "tell which"
             )
         return (
-            f"{size}: none of the five signatures, and more than rounding (rank "
+            f"{size}: none of the signatures, and more than rounding (rank "
             f"correlation of the two sides {alike:.2f}, mean d {d.mean():.2g}). Compare "
             "token ids, rows, positions and weight versions"
         )
@@ -135,13 +169,19 @@ class Peel:
     def _moving(self) -> Tensor:
         return (self.a != 0) & (self.b != 0)
 
-    def _size(self) -> float:
-        return self.d[self.mask].abs().mean().item()
-
     def _leave_out(self, found: Finding, gone: Tensor) -> None:
         size = torch.where(self.mask, self.d.abs(), 0.0)
         self._add(found, (torch.where(gone, size, 0.0).sum() / size.sum()).item())
         self.mask = self.mask & ~gone
+
+    def _less(self, found: Finding, d: Tensor, mask: Tensor) -> bool:
+        """Name a fitted finding that leaves `d`, if that is enough less: go on with it."""
+        share = 1 - (d[mask].abs().mean() / self.d[self.mask].abs().mean()).item()
+        if share < LEAST:
+            return False
+        self._add(found, share)
+        self.d, self.mask = d, mask
+        return True
 
     def _add(self, found: Finding, share: float) -> None:
         self.findings.append(replace(found, explains=self.unexplained * share))

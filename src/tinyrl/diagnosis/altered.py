@@ -1,0 +1,107 @@
+"""Logprobs that were changed after log-softmax: multiplied by a number, or clamped.
+
+What is compared then is no longer two policies. Rounding, other weights and samplers do not
+leave one quotient for all tokens, nor many tokens at exactly the lowest value.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from .signatures import Finding
+from .statistics import quantile
+
+LOGARITHMS = {"log2": 1 / math.log(2), "log10": 1 / math.log(10)}
+"""What each is of a natural logarithm."""
+
+
+def multiple(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Tensor, Tensor] | None:
+    """b = k a: a logarithm of another base, a mean over tokens, a temperature too late.
+
+    A temperature in its place moves likely and unlikely tokens apart, and an offset counts
+    most where |a| is small. Here the likeliest third of the tokens, the next and the last
+    have one quotient, and it takes most of d away. Returns both sides in nats, too.
+    """
+    use = mask & (a < -0.01) & (b < -0.01)
+    if use.sum() < 30:
+        return None
+    x, y = a[use], b[use]
+    order = (x * y).argsort()
+    n = len(x) // 3
+    likely, middle, rare = order[:n], order[n:-n], order[-n:]
+    k = _slope(x, y)
+    if k == 1 or quantile(x[rare], 0.5) > 2 * quantile(x[likely], 0.5):
+        return None
+    thirds = [quantile((y / x)[third], 0.5) for third in (likely, middle, rare)]
+    astray = max(abs(math.log(q / k) / math.log(k)) for q in thirds)
+    left = ((y - k * x).abs().sum() / (y - x).abs().sum()).item()
+    if astray > 0.1 or left > 0.3:
+        return None
+    side, what, remedy = _meaning(k)
+    finding = Finding(
+        "scale",
+        what,
+        "trainer / rollout is {:.4f} for the likeliest third of the tokens, {:.4f} and "
+        "{:.4f} for the others".format(*thirds)
+        + f": one quotient for all, which leaves {left:.1%} of their |d|",
+        remedy,
+        k,
+    )
+    return (finding, a * k, b) if side == "rollout" else (finding, a, b / k)
+
+
+def _slope(x: Tensor, y: Tensor) -> float:
+    """k with the least sum of |y - k x|: the median of y / x, each weighing |x|."""
+    q, order = (y / x).sort()
+    weight = x[order].abs().cumsum(0)
+    return q[int((weight < weight[-1] / 2).sum())].item()
+
+
+def _meaning(k: float) -> tuple[str, str, str]:
+    """The side that is wrong, what a quotient trainer / rollout of k says, what to do."""
+    for side, other, inverse in (("trainer", "rollout", 1), ("rollout", "trainer", -1)):
+        for name, size in LOGARITHMS.items():
+            if abs(k / size**inverse - 1) < 0.01:
+                return (
+                    side,
+                    f"the {side}'s logprobs are in {name}, the {other}'s in nats: "
+                    f"trainer / rollout is {k:.4f} for every token",
+                    f"use nats on both sides: multiply the {side}'s by {1 / size:.4f}, or "
+                    f"call log where it calls {name}",
+                )
+    return (
+        "trainer",
+        f"each logprob of the trainer is that of the rollout multiplied by {k:.4g}",
+        "find what multiplies or divides one side after log-softmax: a length, a loss "
+        "weight, a logarithm of another base, or a temperature (it belongs on the logits, "
+        "before log-softmax)",
+    )
+
+
+def clamped(side: str, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Finding, Tensor] | None:
+    """A lower bound on x: many tokens exactly at its minimum, the other side y below it.
+
+    Returns the tokens at the bound too, `[B, T]`. One token in one context, sampled many
+    times, is no bound: y has one value there. Nor are values in coarse steps: y is then
+    above as often as below.
+    """
+    if not mask.any():
+        return None
+    bound = x[mask].min()
+    at, below = mask & (x == bound), mask & (y < bound)
+    n, hit, lower = (int(tokens.sum()) for tokens in (at, at & below, below))
+    if hit < max(12, 0.8 * n, 0.5 * lower) or len(set(y[at].tolist())) < 12:
+        return None
+    finding = Finding(
+        "clamp",
+        f"{n:,} logprobs of the {side} are exactly {bound:.4g} and none is lower: "
+        "they were clamped",
+        f"{n / int(mask.sum()):.2%} of the tokens; the other side gives them "
+        f"{quantile(y[at], 0.5):.4g} in the middle and {y[at].min():.4g} at the lowest",
+        f"take the clamp (clamp, maximum, nan_to_num, a floor on the probability) off the "
+        f"{side}'s logprobs; if a ratio would overflow, bound the log-ratio instead",
+        bound.item(),
+    )
+    return finding, at

@@ -1,0 +1,161 @@
+"""Whatever is wrong with an argument, a `ValueError` names it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from batches import batch
+from tinyrl.advantages import group_advantages
+from tinyrl.correction import Correction
+from tinyrl.logprobs import check_logps, token_logp
+from tinyrl.metrics import (
+    by_position,
+    by_probability,
+    compare,
+    ess,
+    kl_terms,
+    sequence_delta,
+    token_delta,
+)
+from tinyrl.objectives import (
+    LossView,
+    aggregate,
+    at_level,
+    clip,
+    diagnostics,
+    grpo,
+    ppo_clip,
+    ratio,
+)
+
+LOGP, OLD, A, MASK = batch(0)
+MASK = torch.ones_like(MASK)
+LOSS = {"logp": LOGP, "logp_old": OLD, "advantages": A, "mask": MASK}
+WIDTHS = {"eps_low": 0.2, "eps_high": 0.2}
+MORE = {**WIDTHS, "weight": torch.ones(5, 7), "aggregation": "token_mean"}
+DELTA = {"delta": LOGP - OLD, "mask": MASK}
+TRUSTED = {
+    check_logps: {"mask": MASK, "logp": LOGP},
+    token_logp: {"logits": torch.zeros(2, 3, 5), "ids": torch.zeros(2, 3).long()},
+    ratio: {"log_ratio": LOGP - OLD, "mask": MASK, "level": "token"},
+    at_level: {"log_ratio": LOGP - OLD, "mask": MASK, "level": "sequence"},
+    clip: {"r": (LOGP - OLD).exp(), "A": A[:, None], **WIDTHS},
+    aggregate: {"x": LOGP, "mask": MASK, "how": "token_mean"},
+    ppo_clip: {**LOSS, **MORE},
+    grpo: {**LOSS, **MORE, "logp_ref": OLD, "beta": 0.1},
+    diagnostics: {**LOSS, **WIDTHS},
+    LossView: {"anchor": "rollout", "aggregation": "token_mean"},
+    Correction: {"level": "token", "operation": "mask", "lower": 0.5, "upper": 2.0},
+    Correction("token", "mask").apply: {
+        "logp_train": LOGP,
+        "logp_rollout": OLD,
+        "mask": MASK,
+    },
+    group_advantages: {"rewards": A[:4], "group_size": 2, "std": "sample", "eps": 1e-6},
+    compare: {
+        "logp_rollout": OLD,
+        "logp_train": LOGP,
+        "mask": MASK,
+        "clip": 0.2,
+        "top1_rollout": MASK.long(),
+        "top1_train": MASK.long(),
+    },
+    token_delta: {"logp_rollout": OLD, "logp_train": LOGP, "mask": MASK},
+    sequence_delta: DELTA,
+    kl_terms: {"d": LOGP},
+    ess: {"log_weights": LOGP},
+    by_position: DELTA,
+    by_probability: {**DELTA, "logp_rollout": OLD, "edges": torch.tensor([0.0, 1.0])},
+}
+NONE_IS_A_CHOICE = {"weight", "logp_ref", "lower", "upper", "edges", "mask"} | {
+    "top1_rollout",
+    "top1_train",
+}
+CALLED = {"how": "aggregation"}
+"""Arguments that messages call by the name that callers of the losses know."""
+
+
+def test_the_arguments_are_right_as_they_are():
+    for function, arguments in TRUSTED.items():
+        function(**arguments)
+
+
+CASES = [
+    pytest.param(function, name, id=f"{getattr(function, '__qualname__', function)} {name}")
+    for function, arguments in TRUSTED.items()
+    for name in arguments
+]
+
+
+@pytest.mark.parametrize(("function", "name"), CASES)
+def test_a_wrong_type_is_told_by_its_name(function, name):
+    wrong = ["2", {}, [1, [2]], object(), 1j, np.array(["x"])]
+    for value in wrong if name in NONE_IS_A_CHOICE else [*wrong, None]:
+        with pytest.raises(ValueError, match=CALLED.get(name, name)):
+            function(**{**TRUSTED[function], name: value})
+
+
+SHAPED = [
+    case
+    for case in CASES
+    if torch.is_tensor(TRUSTED[case.values[0]][case.values[1]])
+    and case.values[1] not in ("d", "log_weights", "r", "A")
+]
+
+
+@pytest.mark.parametrize(("function", "name"), SHAPED)
+def test_a_wrong_shape_is_told_by_its_name(function, name):
+    for value in (torch.full((3, 11), -1.0), torch.full((2, 2, 2, 2), 1.0), -1.0):
+        with pytest.raises(ValueError, match=f"{name}|mask has shape"):
+            function(**{**TRUSTED[function], name: value})
+
+
+@pytest.mark.parametrize("loss", [ppo_clip, grpo, diagnostics])
+def test_lists_and_numpy_are_taken_everywhere(loss):
+    want = loss(**LOSS)
+    assert loss(**{name: x.tolist() for name, x in LOSS.items()}) == want
+    assert loss(**{name: x.numpy() for name, x in LOSS.items()}) == want
+    narrow = loss(**{**LOSS, "advantages": A.to(torch.float8_e5m2)})
+    assert narrow == loss(**{**LOSS, "advantages": A.to(torch.float8_e5m2).double()})
+
+
+def test_a_weight_may_be_a_list():
+    weight = [[0.5] * 7] * 5
+    want = 0.5 * ppo_clip(**LOSS).item()
+    assert ppo_clip(**LOSS, weight=weight).item() == pytest.approx(want)
+    assert grpo(**LOSS, weight=np.array(weight), aggregation="token_mean").item() == want
+
+
+def test_advantages_and_corrections_of_lists():
+    assert group_advantages([1, 0, 1.0, 1], 2, std="none").tolist() == [0.5, -0.5, 0, 0]
+    assert group_advantages(np.array([1, 0]), np.int64(2), std="none").tolist() == [
+        0.5,
+        -0.5,
+    ]
+    arrays = (LOGP, OLD, MASK)
+    want = Correction("token", "truncate").apply(*arrays)
+    got = Correction("token", "truncate", upper=np.float32(2)).apply(
+        *(x.tolist() for x in arrays)
+    )
+    assert all(torch.equal(x, y) for x, y in zip(got, want, strict=True))
+
+
+def test_bounds_are_looked_at_without_an_operation_too():
+    with pytest.raises(ValueError, match="upper must be a number, not '2'"):
+        Correction(upper="2")
+
+
+@pytest.mark.parametrize("size", [2.5, math.nan, math.inf])
+def test_a_group_is_a_whole_number_of_responses(size):
+    with pytest.raises(ValueError, match="group_size"):
+        group_advantages(A[:4], size)
+
+
+@pytest.mark.parametrize("token", [-1, 5])
+def test_a_token_beyond_the_vocabulary_is_told_by_its_place(token):
+    ids = torch.zeros(2, 3).long()
+    ids[1, 2] = token
+    with pytest.raises(ValueError, match=f"ids row 1, column 2 is no token of 5: {token}"):
+        token_logp(torch.zeros(2, 3, 5), ids)
