@@ -21,6 +21,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
+import adversaries.edits  # noqa: F401 (they join the class)
 from adversaries.students import ALL, CLASS, Student
 from tinyrl.course import build, notebooks, regrade
 
@@ -102,7 +103,7 @@ def grade_some(
         nb = student.make(notebooks.copy(released), answers)
         text = notebooks.dumps(nb)
         half = student.nbgrader_fails == "unreadable"
-        path.write_text(text[: len(text) // 2] if half else text, "utf-8")
+        path.write_text(text[: len(text) // 2] if half else text, student.encoding)
     nbgrader(course, "autograde", LAB, "--ExecutePreprocessor.timeout=10")  # some must fail
     done = nbgrader(course, "generate_feedback", LAB)
     assert done.returncode == 0, done.stderr

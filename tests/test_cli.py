@@ -9,6 +9,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -118,3 +119,17 @@ def test_a_mistyped_command_is_told_and_exits_2(args: list[str]) -> None:
     assert done.exit_code == 2
     assert "Usage:" in done.output
     assert "Traceback" not in done.output
+
+
+def test_a_terminal_that_knows_little_is_no_error(tmp_path: Path) -> None:
+    (notebook := tmp_path / "é.py").write_text("# %%\n1 / 0  # ✗ 中\n", "utf-8")
+    for name in ("é.npy", "ê.npy"):
+        np.save(tmp_path / name, np.full((8, 8), -1.0 - (name == "é.npy")))
+    files = [str(tmp_path / name) for name in ("é.npy", "ê.npy")]
+    plain = {"PYTHONIOENCODING": "ascii"}
+    ran = tinyrl("run", str(notebook), "--output", str(tmp_path), env=plain)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert ran.stdout.startswith("x ")
+    compared = tinyrl("diagnose", *files, env=plain)
+    assert (compared.returncode, compared.stderr) == (0, "")
+    assert "?.npy (rollout)" in compared.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyrl.course import labs, notebooks
+from tinyrl.course import doctor, labs, notebooks
 from tinyrl.course.labs import Lab
 from tinyrl.course.notebooks import is_test
 from tinyrl.course.repair import repaired
@@ -36,6 +36,68 @@ def test_a_lab_is_located_by_number_name_folder_and_path(here: Path) -> None:
     path.rename(here / "other.ipynb")
     with pytest.raises(labs.NoSuchLab, match="could be any of"):
         labs.locate("lab01")
+
+
+def test_a_lab_is_located_from_its_home_and_from_beside_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(here / f"{NAME}.ipynb")
+    monkeypatch.setenv("HOME", str(here.parent))
+    assert labs.locate(f"~/{NAME}") == labs.locate(f"~/{NAME}/{NAME}.ipynb") == path
+    beside = here.parent / "beside"
+    beside.mkdir()
+    monkeypatch.chdir(beside)
+    assert labs.locate("../lab01").resolve() == path
+
+
+def test_a_folder_with_the_lab_s_own_name_is_meant_before_a_copy_of_it(here: Path) -> None:
+    path = save(here / f"{NAME}.ipynb")
+    other = here.parent / f"{NAME} (1)"
+    other.mkdir()
+    save(other / f"{NAME}.ipynb")
+    assert labs.locate("lab01") == path
+    path.unlink()
+    assert labs.locate("lab01") == other / f"{NAME}.ipynb"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("/no/such/folder", "/no/such/lab*", "*", "**", "[l]ab01", "lab0?", "../[", ""),
+        *(".", "..", "~", "~nobody/lab01", "lab01/none", "x" * 300, "x/" * 100, "no\nline"),
+    ],
+)
+def test_what_is_no_lab_is_said_to_be_none(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+) -> None:
+    """No traceback, and nothing that looks like a pattern is one."""
+    save(here / f"{NAME}.ipynb")
+    hidden = here.parent / ".ipynb_checkpoints"
+    hidden.mkdir()
+    save(hidden / f"{NAME}-checkpoint.ipynb")
+    monkeypatch.setenv("HOME", str(here.parent))
+    assert doctor.run(Path(asked)) == doctor.USAGE
+    out = capsys.readouterr().out
+    assert out.startswith("✗ no notebook ")
+    assert f"Labs of this course: {NAME}" in out
+
+
+def test_of_several_notebooks_all_are_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(here / "a.ipynb")
+    save(here / "b.ipynb")
+    beside = here.parent / "beside"
+    beside.mkdir()
+    monkeypatch.chdir(beside)
+    for asked in (here, f"../{NAME}", "../lab01"):
+        with pytest.raises(labs.NoSuchLab) as refused:
+            labs.locate(asked)
+        several = f"any of ../{NAME}/a.ipynb, ../{NAME}/b.ipynb: name the file"
+        assert str(refused.value) == f"{asked} could be {several}"
 
 
 def test_every_released_lab_recognises_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -115,6 +116,11 @@ def diagnose(
 
 def main() -> None:
     """Run the command line; a missing extra is said in one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a plain terminal shows ? for what it lacks
     try:
         app()
     except ModuleNotFoundError as error:

@@ -33,6 +33,7 @@ class Student:
     nbgrader_fails: str = ""  # "no mark" (the whole notebook), "fooled", "unreadable", ""
     said: str = ""  # part of the line that the teacher reads
     file: str = f"{LAB}.ipynb"
+    encoding: str = "utf-8"
 
 
 CLASS: dict[str, Student] = {}

@@ -14,6 +14,7 @@ from tinyrl.course import notebooks
 from tinyrl.course.build import CONFIG, settings
 from tinyrl.course.labs import Lab
 from tinyrl.course.notebooks import BadNotebook
+from tinyrl.course.printing import encodable
 
 
 class CannotRegrade(Exception):
@@ -51,6 +52,11 @@ class Course:
         found = {path.parent.name: path for path in sorted(self.root.glob(str(pattern)))}
         if not found:
             raise CannotRegrade(f"nobody has handed in {self.name}: no {pattern}")
+        for name in found:
+            if encodable(name) != name:
+                raise CannotRegrade(
+                    f"no gradebook can hold the name of the folder {name!r}"
+                )
         return found
 
     @contextlib.contextmanager

@@ -10,82 +10,95 @@ from __future__ import annotations
 
 import ast
 import datetime
-import shutil
+import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from rich.console import Console
 from rich.markup import escape
 
-from tinyrl.course import labs, notebooks, repair
+from tinyrl.course import labs, notebooks, repair, saving
+from tinyrl.course.kept import is_kept, kept
 from tinyrl.course.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook, grade_id, is_test, role
+from tinyrl.course.printing import console, plain
 
 CLEAN, PROBLEMS, USAGE = 0, 1, 2
 KERNEL = "python3"
 FORMAT = 4  # nbformat's major version
 FEW = 3  # cells that are named one by one
 ASKS = ("breakpoint", "input")  # calls that wait for somebody at a keyboard
+TIMED = re.compile(r"\A\s*%%(time|timeit|capture)\b.*")  # the rest of the cell is Python
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that costs marks, or may (a `note`). `cell` counts from 1."""
+    """One thing that costs marks, or may (a `note`). `cell` counts from 1.
+
+    `remedy` says what --fix does, where that is not plain from what is `said`.
+    """
 
     kind: str
     said: str
     cell: int | None = None
     fixable: bool = True
     note: bool = False
+    remedy: str = ""
 
 
 def run(lab: str | Path, fix: bool = False) -> int:
     """Print what costs marks in a lab, by name or path; 0 clean, 1 problems, 2 usage."""
-    console = Console(highlight=False, soft_wrap=True)
+    out = console(soft_wrap=True)
     try:
         path = labs.locate(lab)
         nb = notebooks.read(path)
         original = labs.recognise(nb, path, labs.released())
     except (NoSuchLab, BadNotebook) as error:
-        console.print(f"[red]✗[/] {escape(str(error))}")
+        out.print(f"[red]✗[/] {escape(plain(error))}")
         return USAGE
-    console.print(f"[bold]{escape(str(path))}[/]")
+    out.print(f"[bold]{escape(plain(path))}[/]")
     findings = examine(path, nb, original)
     for finding in findings:
-        console.print(_line(finding))
+        out.print(_line(finding))
     problems = [f for f in findings if not f.note]
     fixable = [f for f in problems if f.fixable]
     if not problems:
-        console.print("[green]✓[/] Nothing here costs marks.")
+        out.print("[green]✓[/] Nothing here costs marks.")
         return CLEAN
     if not fixable:
-        console.print("These are yours to change: nothing here can be repaired for you.")
+        out.print("These are yours to change: nothing here can be repaired for you.")
         return PROBLEMS
     if not fix:
-        console.print(
+        out.print(
             f"Repair {len(fixable)} of {len(problems)} with --fix (a backup is kept)."
         )
         return PROBLEMS
+    done = _repair(out, path, nb, original)
+    return CLEAN if done and fixable == problems else PROBLEMS
+
+
+def _repair(out: Console, path: Path, nb: NotebookNode, lab: Lab) -> bool:
+    """Write the repaired notebook and say so; False where it could not be written."""
     try:
-        home, backup = write(path, repair.repaired(nb, original), original.name)
+        home, backup = write(path, repair.repaired(nb, lab), lab.name)
     except OSError as error:
-        console.print(f"[red]✗[/] Nothing was changed: {escape(str(error))}")
-        return PROBLEMS
-    console.print(
-        f"[green]✓[/] Repaired {escape(str(home))}. Before: {escape(backup.name)}"
-    )
-    console.print(
-        "If it is open in Jupyter, close it there without saving, and open it again."
-    )
-    return CLEAN if fixable == problems else PROBLEMS
+        out.print(f"[red]✗[/] Nothing was changed: {escape(plain(error))}")
+        return False
+    before = escape(plain(backup.name))
+    out.print(f"[green]✓[/] Repaired {escape(plain(home))}. Before: {before}")
+    out.print("If it is open in Jupyter, close it there without saving, and open it again.")
+    return True
 
 
 def _line(finding: Finding) -> str:
     mark = "[dim]·[/]" if finding.note else "[red]✗[/]"
     cell = f"cell {finding.cell}: " if finding.cell else ""
-    return f"  {mark} {cell}{escape(finding.said)}"
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    return f"  {mark} {cell}{escape(plain(finding.said + remedy))}"
 
 
 def examine(path: Path, nb: NotebookNode, lab: Lab) -> list[Finding]:
@@ -113,6 +126,10 @@ def _file(path: Path, nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
         yield Finding(
             "old format", f"its format is {major}.{minor}, nbgrader reads {FORMAT}"
         )
+    if notebooks.has_bom(path):
+        yield Finding(
+            "byte order mark", "the file begins with a mark that nbgrader cannot read"
+        )
     kernel = nb.metadata.get("kernelspec", {}).get("name")
     if kernel != KERNEL:
         yield Finding("kernel", f"its kernel is {kernel!r}; it has to be {KERNEL!r}")
@@ -127,25 +144,41 @@ def _cells(nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
             yield Finding("missing", f"the cell {name!r} of the lab is gone")
             continue
         *others, index = copies[name]
+        cell, answer = nb.cells[index], role(original, "solution")
         if others:
             also = ", ".join(str(i + 1) for i in others)
-            said = f"a copy of {name!r} (also in cell {also}); this is taken as your answer"
+            taken = "this is taken as your answer" if answer else "this one counts"
+            said = f"a copy of {name!r} (also in cell {also}); {taken}"
             yield Finding("duplicate", said, index + 1)
-        cell = nb.cells[index]
         if grade_id(cell) != name or _settings(cell) != _settings(original):
             said = f"nbgrader no longer knows this as {name!r}"
             lost.append(Finding("metadata", said, index + 1))
         if cell.cell_type != original.cell_type:
             said = f"{name!r} has become {cell.cell_type}; it was {original.cell_type}"
             yield Finding("converted", said, index + 1)
-        if not role(original, "solution") and _text(cell) != _text(original):
-            what = "test" if is_test(original) else "text"
-            yield Finding(f"edited {what}", f"the {what} of {name!r} was edited", index + 1)
+        if not answer:
+            yield from _edits(nb, name, original, copies[name])
     many = Finding("metadata", f"nbgrader's metadata are lost in {len(lost)} cells")
     yield from [many] if len(lost) > FEW else lost
     for index, cell in enumerate(nb.cells):
         if (stranger := grade_id(cell)) and stranger not in originals:
             yield Finding("stranger", f"{stranger!r} is no cell of this lab", index + 1)
+
+
+def _edits(
+    nb: NotebookNode, name: str, original: NotebookNode, copies: list[int]
+) -> Iterator[Finding]:
+    """Which copies of a cell that is the lab's own have another text now."""
+    what = "test" if is_test(original) else "text"
+    for index in sorted(copies):
+        if _text(nb.cells[index]) == _text(original):
+            continue
+        remedy = "--fix restores it"
+        for mine in kept(nb.cells[index], original):
+            where = ", where it is not run" if mine.cell_type == "raw" else ""
+            remedy += f" and keeps your version in a cell above it{where}"
+        said = f"the {what} of {name!r} was edited"
+        yield Finding(f"edited {what}", said, index + 1, remedy=remedy)
 
 
 def _text(cell: NotebookNode) -> str:
@@ -165,11 +198,11 @@ def _answers(nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
     for number, cell in enumerate(nb.cells, start=1):
         original = originals.get(names.get(number - 1, ""))
         locked = original is not None and role(original, "locked")
-        if locked or (original or cell).cell_type != "code":
+        if locked or is_kept(cell) or (original or cell).cell_type != "code":
             continue
         try:
-            tree = ast.parse(_without_magics(cell.source))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            tree = _tree(cell.source)
+        except (SyntaxError, ValueError, RuntimeError, MemoryError) as error:
             said = f"Python cannot read this: {getattr(error, 'msg', error)}"
             if line := getattr(error, "lineno", None):
                 said += f" (line {line})"
@@ -186,14 +219,14 @@ def _is_named_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
-def _without_magics(source: str) -> str:
-    """The source with IPython's own lines as `pass`, so that the rest can be parsed."""
-    lines = []
-    for line in source.splitlines():
-        code = line.lstrip()
-        magic = code.startswith(("%", "!", "?")) or line.rstrip().endswith("?")
-        lines.append(line[: len(line) - len(code)] + "pass" if magic else line)
-    return "\n".join(lines)
+def _tree(source: str) -> ast.Module:
+    """The code, with IPython's own lines as it rewrites them; raises like `ast.parse`."""
+    with warnings.catch_warnings(action="ignore"):  # of Python's, about the student's code
+        try:
+            return ast.parse(source)
+        except SyntaxError:
+            ipython = TransformerManager()  # type: ignore[no-untyped-call]
+            return ast.parse(ipython.transform_cell(TIMED.sub("", source)))
 
 
 def _notes(path: Path, nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
@@ -226,15 +259,19 @@ def _notes(path: Path, nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
 def write(path: Path, nb: NotebookNode, name: str) -> tuple[Path, Path]:
     """Write the repaired notebook under its right name; returns its path and the backup's.
 
-    Raises `OSError` before anything is changed.
+    Raises `OSError`, and then nothing has changed.
     """
-    home = path.with_name(f"{name}.ipynb")
+    home, text = path.with_name(f"{name}.ipynb"), notebooks.dumps(nb)
     if home != path and home.exists():
         raise FileExistsError(f"{home} exists already")
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    backup = path.with_name(f"{path.stem}.before-doctor-{stamp}.bak")
-    shutil.copy2(path, backup)
-    home.write_text(notebooks.dumps(nb), "utf-8", newline="\n")
-    if home != path:
-        path.unlink()
+    backup = saving.backup(path, f"{path.stem}.before-doctor-{stamp}.bak")
+    try:
+        saving.replace(home, text, mode_of=path)
+        if home != path:
+            path.unlink()
+    except OSError:
+        for made in [backup] if home == path else [backup, home]:
+            made.unlink(missing_ok=True)
+        raise
     return home, backup

@@ -28,11 +28,11 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from . import build
 from .notebooks import BadNotebook, read
+from .printing import console
 
 # Evaluated in the kernel after an error. The first frame of the traceback that belongs to
 # a cell is the failing line; a cell that does not even compile has no frame.
@@ -279,11 +279,11 @@ def run(paths: Sequence[Path], *, output: Path, timeout: float) -> int:
 
 
 def _run(loaded: dict[Path, NotebookNode], pages: dict[Path, Path], timeout: float) -> int:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    out = console(markup=False, soft_wrap=True)
     failed = 0
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+    quiet = not out.is_terminal
+    with Progress(*columns, console=out, transient=True, disable=quiet) as progress:
         for path, notebook in loaded.items():
             bar = progress.add_task(str(path), total=len(notebook.cells))
             step = functools.partial(progress.advance, bar)
@@ -291,9 +291,9 @@ def _run(loaded: dict[Path, NotebookNode], pages: dict[Path, Path], timeout: flo
             progress.remove_task(bar)
             failed += result.failure is not None
             write_html(notebook, pages[path])
-            console.print(f"{_told(path, result)}  {pages[path]}")
+            out.print(f"{_told(path, result)}  {pages[path]}")
     ran = f"{len(loaded) - failed} of {len(loaded)} notebooks ran"
-    console.print(f"{ran} (limit: {timeout:g} s each)")
+    out.print(f"{ran} (limit: {timeout:g} s each)")
     return 1 if failed else 0
 
 

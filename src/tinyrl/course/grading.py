@@ -10,7 +10,6 @@ import ast
 import builtins
 import contextlib
 import io
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from nbformat import NotebookNode
 from tinyrl.course import check, complaints
 from tinyrl.course.labs import Lab
 from tinyrl.course.notebooks import grade_id, is_test
+from tinyrl.course.printing import plain
 from tinyrl.course.remote import Ended, NoProcess, Notebook, Process
 from tinyrl.course.repair import repaired
 
@@ -119,9 +119,9 @@ def _asked(tree: ast.Module) -> list[tuple[str, str]]:
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, NameError):
-        return f"nothing is called {error.name}: its cell is empty, or stopped before"
-    if isinstance(error, Ended):
-        return f"the notebook's cells do not run: {error}"
-    # The text may be a student's: nothing in it moves a teacher's cursor.
-    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", str(error)).strip()
-    return text[:300] or type(error).__name__
+        said = f"nothing is called {error.name}: its cell is empty, or stopped before"
+    elif isinstance(error, Ended):
+        said = f"the notebook's cells do not run: {error}"
+    else:
+        said = str(error)
+    return plain(said)[:300] or type(error).__name__  # the text may be a student's

@@ -68,18 +68,19 @@ def _row(
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the matrix; 1 if a cell of it is not as it should be."""
-    from rich.console import Console
     from rich.progress import track
     from rich.table import Table
+
+    from tinyrl.course.printing import console
 
     parser = argparse.ArgumentParser(prog="tinyrl.course.kill_matrix", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many (20)")
     seeds = parser.parse_args(arguments).seeds
-    console = Console()
+    out = console()
     asked = [exercise for lab in LABS.values() for exercise in lab]
     rows = [
         row
-        for e in track(asked, "checking", console=console, transient=True)
+        for e in track(asked, "checking", console=out, transient=True)
         for row in matrix(e, seeds)
     ]
     table = Table("exercise", "answer", "kind", "as meant", "caught at", "told instead")
@@ -97,9 +98,9 @@ def main(arguments: list[str] | None = None) -> int:
             told,
             style=style,
         )
-    console.print(table)
+    out.print(table)
     wrong, right = [r for r in rows if r.wrong], [r for r in rows if not r.wrong]
-    console.print(
+    out.print(
         f"{len(asked)} exercises, {seeds} seeds: "
         f"{sum(r.complete for r in wrong)} of {len(wrong)}"
         f" wrong answers fail with their own "

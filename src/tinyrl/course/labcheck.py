@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,6 +15,7 @@ from tinyrl.course import doctor, labs, notebooks
 from tinyrl.course.grading import Mark, grade
 from tinyrl.course.labs import NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
+from tinyrl.course.printing import console, plain
 from tinyrl.course.remote import NoProcess
 
 FULL, LESS, USAGE = 0, 1, 2
@@ -23,35 +23,36 @@ FULL, LESS, USAGE = 0, 1, 2
 
 def run(lab: str | Path) -> int:
     """Print each exercise's points; 0 for full marks, 1 for less, 2 for none to mark."""
-    console = Console(highlight=False)
+    out = console()
     try:
         path = labs.locate(lab)
         nb = notebooks.read(path)
         original = labs.recognise(nb, path, labs.released())
     except (NoSuchLab, BadNotebook) as error:
-        console.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        out.print(f"[red]✗[/] {escape(plain(error))}", soft_wrap=True)
         return USAGE
-    console.print(f"[bold]{escape(str(path))}[/]", soft_wrap=True)
+    out.print(f"[bold]{escape(plain(path))}[/]", soft_wrap=True)
     try:
-        with console.status("running the answers in a fresh process"):
+        with out.status("running the answers in a fresh process"):
             marks = grade(nb, original, original.notebook)
     except NoProcess as error:
-        console.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        out.print(f"[red]✗[/] {escape(plain(error))}", soft_wrap=True)
         return USAGE
-    table = Table("", "exercise", box=None, pad_edge=False, header_style="dim")
-    table.add_column("points", justify="right")
-    table.add_column("")
+    table = Table("", box=None, pad_edge=False, header_style="dim")
+    table.add_column("exercise", overflow="fold")  # on a narrow terminal: nothing is cut
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
     for exercise in dict.fromkeys(mark.exercise for mark in marks.marks):
         table.add_row(*_row(exercise, [m for m in marks.marks if m.exercise == exercise]))
-    console.print(table)
-    console.print(f"[bold]{marks.points:g} of {marks.out_of:g} points[/]")
+    out.print(table)
+    out.print(f"[bold]{marks.points:g} of {marks.out_of:g} points[/]")
     if by_hand := _by_hand(original):
-        console.print(f"[dim]{by_hand:g} more points are given by a person.[/]")
-    problems = [f for f in doctor.examine(path, nb, original) if not f.note]
+        out.print(f"[dim]{by_hand:g} more points are given by a person.[/]")
+    problems = [f.said for f in doctor.examine(path, nb, original) if not f.note]
     if problems:
-        console.print(
-            f"[red]✗[/] Handed in like this it can lose marks ({problems[0].said}). "
-            f"See: tinyrl lab doctor {escape(str(lab))}",
+        out.print(
+            "[red]✗[/] Handed in like this it can lose marks "
+            f"({escape(plain(problems[0]))}). See: tinyrl lab doctor {escape(plain(lab))}",
             soft_wrap=True,
         )
     return FULL if marks.points == marks.out_of else LESS
@@ -61,7 +62,7 @@ def _row(exercise: str, tests: list[Mark]) -> tuple[str, str, str, str]:
     points, out_of = sum(t.points for t in tests), sum(t.out_of for t in tests)
     sign = "[green]✓[/]" if points == out_of else "[red]✗[/]"
     said = next((t.said for t in tests if t.said), "")
-    return sign, escape(exercise), f"{points:g}/{out_of:g}", escape(said)
+    return sign, escape(exercise), f"{points:g}/{out_of:g}", escape(plain(said))
 
 
 def _by_hand(lab: labs.Lab) -> float:

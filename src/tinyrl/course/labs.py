@@ -6,6 +6,8 @@ is called, and a lab's tests are known, whatever was done to them.
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,25 +43,39 @@ def released(folder: Path = RELEASED) -> list[Lab]:
 
 
 def locate(asked: str | Path, here: Path | None = None) -> Path:
-    """The notebook file that a path, or a lab's name or number, means."""
-    here = here or Path.cwd()
-    path = here / asked
-    if path.is_file() or path.suffix == ".ipynb":
+    """The notebook file that a path, or a lab's name or number, means.
+
+    Raises `NoSuchLab` where there is none, or more than one that it could be.
+    """
+    here, name = here or Path.cwd(), os.path.expanduser(asked)
+    path = here / name
+    # os.path answers False where Path raises: no permission, a name that is too long
+    if os.path.isfile(path) or (path.suffix == ".ipynb" and not os.path.isdir(path)):
         return path
-    name = str(asked)
-    found = sorted(path.glob("*.ipynb")) if path.is_dir() else []
-    for pattern in (f"labs/{name}*/*.ipynb", f"{name}*/*.ipynb", f"{name}*.ipynb"):
-        found = found or sorted(here.glob(pattern))
-    names = {lab.name for lab in released()}
-    if exact := [p for p in found if p.stem in names]:
-        return exact[0]
-    if len(found) == 1:
-        return found[0]
+    found = sorted(path.glob("*.ipynb")) if os.path.isdir(path) else []
+    found = found or _like(name, here)
+    known = {lab.name for lab in released()}
+    exact = [p for p in found if p.stem in known]
+    for some in ([p for p in exact if p.parent.name == p.stem], exact, found):
+        if len(some) == 1:
+            return some[0]
     if found:
-        several = ", ".join(str(p.relative_to(here)) for p in found)
-        raise NoSuchLab(f"{name} could be any of {several}: name the file")
-    known = ", ".join(sorted(names)) or "none"
-    raise NoSuchLab(f"no notebook called {name} here. Labs of this course: {known}")
+        several = ", ".join(os.path.relpath(p, here) for p in exact or found)
+        raise NoSuchLab(f"{asked} could be any of {several}: name the file")
+    where = f"in {asked}" if os.path.isdir(path) else f"called {asked} here"
+    labs = ", ".join(sorted(known)) or "none"
+    raise NoSuchLab(f"no notebook {where}. Labs of this course: {labs}")
+
+
+def _like(name: str, here: Path) -> list[Path]:
+    """The notebooks whose file or folder begins like `name`, from the likeliest place."""
+    if Path(name).is_absolute() or Path(name).name in ("", ".."):
+        return []
+    start = glob.escape(name)
+    for pattern in (f"labs/{start}*/*.ipynb", f"{start}*/*.ipynb", f"{start}*.ipynb"):
+        if found := sorted(here.glob(pattern)):
+            return found
+    return []
 
 
 def recognise(nb: NotebookNode, path: Path, labs: list[Lab]) -> Lab:

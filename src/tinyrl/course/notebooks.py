@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import copy as copying
 import json
 import warnings
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+
+from tinyrl.course.printing import encodable, plain
 
 
 class BadNotebook(Exception):
@@ -18,7 +21,10 @@ class BadNotebook(Exception):
 def read(path: Path) -> NotebookNode:
     """The notebook in `path`, brought to version 4; raises `BadNotebook`."""
     try:
-        text = path.read_text("utf-8")
+        data = path.read_bytes()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise BadNotebook(f"{path} is UTF-16, a notebook is UTF-8: save it as UTF-8")
+        text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise BadNotebook(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -34,27 +40,44 @@ def read(path: Path) -> NotebookNode:
     except json.JSONDecodeError as error:
         raise BadNotebook(f"{path}:{error.lineno}: no notebook: {error.msg}") from error
     except Exception as error:  # nbformat has many ways to say no
-        reason = str(error).splitlines()[0]
+        reason = plain(str(error).strip().partition("\n")[0]) or type(error).__name__
         raise BadNotebook(f"{path} is no valid notebook: {reason}") from error
     return copy(nb)
 
 
+def has_bom(path: Path) -> bool:
+    """Whether the file begins with a byte order mark, which Jupyter and nbgrader refuse."""
+    with path.open("rb") as file:
+        return file.read(3) == codecs.BOM_UTF8
+
+
 def version(path: Path) -> tuple[int, int]:
     """The file's own nbformat version, before `read` brings it up to date."""
-    raw = json.loads(path.read_text("utf-8"))
-    return int(raw.get("nbformat", 0)), int(raw.get("nbformat_minor", 0))
+    raw = json.loads(path.read_text("utf-8-sig"))
+    return int(raw.get("nbformat") or 0), int(raw.get("nbformat_minor") or 0)
 
 
 def dumps(nb: NotebookNode) -> str:
-    """The file's text, the same on every machine, with one newline at its end."""
+    """The file's text, the same on every machine, with one newline at its end.
+
+    Half a character, which JSON can hold and UTF-8 cannot, stays what it is: an escape.
+    """
     text: str = nbformat.writes(nb)  # type: ignore[no-untyped-call]
-    return text.rstrip("\n") + "\n"
+    return encodable(text.rstrip("\n")) + "\n"
 
 
 def copy(nb: NotebookNode) -> NotebookNode:
     """A copy of a notebook or a cell, down to the last dictionary a `NotebookNode`."""
     made: NotebookNode = nbformat.from_dict(copying.deepcopy(nb))  # type: ignore[no-untyped-call]
     return made
+
+
+def ordinary(cell: NotebookNode) -> NotebookNode:
+    """The cell as one that nbgrader leaves alone, and that can be edited and deleted."""
+    cell = copy(cell)
+    for key in ("nbgrader", "deletable", "editable"):
+        cell.metadata.pop(key, None)
+    return cell
 
 
 def grade_id(cell: NotebookNode) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor  # type: ignore[import-untyped]
 from traitlets import Unicode
@@ -30,7 +31,10 @@ class RepairSubmission(NbGraderPreprocessor):  # type: ignore[misc]
     ) -> tuple[NotebookNode, dict[str, Any]]:
         about = resources["nbgrader"]
         path = Path(self.released, about["assignment"], f"{about['notebook']}.ipynb")
-        return repaired(nb, Lab(path.stem, read(path))), resources
+        fixed = repaired(nb, Lab(path.stem, read(path)))
+        # nbgrader cannot write half a character, and would give no mark for the notebook
+        text = nbformat.writes(fixed).encode("utf-8", "replace")  # type: ignore[no-untyped-call]
+        return nbformat.reads(text.decode("utf-8"), as_version=4), resources  # type: ignore[no-untyped-call]
 
 
 class HideSecrets(NbGraderPreprocessor):  # type: ignore[misc]

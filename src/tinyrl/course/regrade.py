@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import io
 import os
 import re
 import secrets
@@ -26,11 +27,12 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from tinyrl.course import doctor, labs, notebooks
+from tinyrl.course import doctor, labs, notebooks, saving
 from tinyrl.course.classroom import CannotRegrade, Course
 from tinyrl.course.grading import Mark, Marks, grade
 from tinyrl.course.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
+from tinyrl.course.printing import console, plain
 from tinyrl.course.remote import GONE, NoProcess, Process
 
 FOLDER = Path("classroom/regraded")
@@ -102,11 +104,17 @@ def regrade(course: Course, seed: int, students: set[str] | None = None) -> list
     os.environ["NBGRADER_EXECUTION"] = "autograde"  # a check then records no progress
     launch = Launcher()
     try:
-        everybody = course.submissions().items()
-        chosen = [(name, path) for name, path in everybody if name in (students or {name})]
+        everybody = course.submissions()
+        if absent := (students or set()) - everybody.keys():
+            names = ", ".join(sorted(absent))
+            raise CannotRegrade(f"no submission of {course.name} by {names}")
+        chosen = [
+            (name, path) for name, path in everybody.items() if name in (students or {name})
+        ]
+        told, out = f"marking {course.name}", console()
         return [
             _result(course, student, folder, launch, seed)
-            for student, folder in track(chosen, f"marking {course.name}", transient=True)
+            for student, folder in track(chosen, told, console=out, transient=True)
         ]
     finally:
         launch.spare.end()
@@ -120,7 +128,8 @@ def _result(
         path = handed_in(folder, course.lab)
         nb = notebooks.read(path)
         made = grade(nb, course.lab, course.tests, launch=launch, seed=seed)
-        marks, said = made.marks, remarks(path, nb, course.lab, made)
+        marks = made.marks
+        said = remarks(path, nb, course.lab, made)
     except NoProcess:
         raise
     except (BadNotebook, NoSuchLab) as error:
@@ -131,6 +140,8 @@ def _result(
         said = (f"mark it by hand: {type(error).__name__}: {error}",)
     tests = {notebooks.grade_id(c) for c in course.tests.cells if notebooks.is_test(c)}
     with course.grades(student) as grades:
+        if absent := [mark.test for mark in marks if mark.test not in grades]:
+            said += (f"autograde it again, the gradebook lacks {', '.join(absent)}",)
         first = {name: g.auto_score for name, g in grades.items() if name in tests}
         others = [g for name, g in grades.items() if name not in tests]
         by_hand = sum(g.score for g in others)
@@ -175,7 +186,9 @@ def apply(course: Course, results: list[Result]) -> int:
     for result in results:
         with course.grades(result.student) as grades:
             for mark, first, _ in result.differences():
-                grade = grades[mark.test]
+                grade = grades.get(mark.test)
+                if grade is None:  # the student's line says so
+                    continue
                 if first != mark.points and grade.manual_score is None:
                     grade.manual_score, grade.needs_manual_grade = mark.points, False
                     changed += 1
@@ -186,22 +199,26 @@ def write(folder: Path, results: list[Result]) -> tuple[Path, Path]:
     """Two tables for a spreadsheet: every mark, and everybody's total."""
     folder.mkdir(parents=True, exist_ok=True)
     marks, totals = folder / "marks.csv", folder / "totals.csv"
-    with marks.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(
-            ["student", "test", "nbgrader", "second_pass", "out_of", "difference"]
-        )
-        for r in results:
-            for mark, first, why in r.differences():
-                given = "" if first is None else first
-                rows.writerow([r.student, mark.test, given, mark.points, mark.out_of, why])
-    with totals.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        header = ["student", "nbgrader", "second_pass", "out_of", "by_hand", "unread"]
-        rows.writerow([*header, "what_to_know"])
-        for r in results:
-            rows.writerow([r.student, *_totals(r), r.by_hand, r.unread, r.line])
+    rows: list[list[object]] = [
+        ["student", "test", "nbgrader", "second_pass", "out_of", "difference"]
+    ]
+    for r in results:
+        for mark, first, why in r.differences():
+            given = "" if first is None else first
+            rows.append([r.student, mark.test, given, mark.points, mark.out_of, why])
+    saving.replace(marks, _csv(rows))
+    header = ["student", "nbgrader", "second_pass", "out_of", "by_hand", "unread"]
+    rows = [[*header, "what_to_know"]]
+    rows += [[r.student, *_totals(r), r.by_hand, r.unread, r.line] for r in results]
+    saving.replace(totals, _csv(rows))
     return marks, totals
+
+
+def _csv(rows: list[list[object]]) -> str:
+    text = io.StringIO(newline="")
+    for row in rows:  # a cell is one line, whatever a student wrote into it
+        csv.writer(text).writerow([plain(c) if isinstance(c, str) else c for c in row])
+    return text.getvalue()
 
 
 def _totals(result: Result) -> tuple[str, str, str]:
@@ -214,10 +231,9 @@ def _totals(result: Result) -> tuple[str, str, str]:
     return first, f"{second:g}", f"{sum(mark.out_of for mark in result.second):g}"
 
 
-def show(console: Console, results: list[Result]) -> None:
-    table = Table(
-        "student", title_justify="left", box=None, header_style="dim", padding=(0, 1)
-    )
+def show(out: Console, results: list[Result]) -> None:
+    table = Table(box=None, header_style="dim", padding=(0, 1))
+    table.add_column("student", overflow="fold")
     for header in ("nbgrader", "second pass", "of", "by hand"):
         table.add_column(header, justify="right")
     table.add_column("what to know", overflow="fold")
@@ -226,8 +242,8 @@ def show(console: Console, results: list[Result]) -> None:
         colour = "green" if first == second else "red"
         by_hand = f"{r.unread} to read" if r.unread else f"{r.by_hand:g}"
         numbers = (first or "-", f"[{colour}]{second or '-'}[/]", out_of, by_hand)
-        table.add_row(escape(r.student), *numbers, escape(r.line))
-    console.print(table)
+        table.add_row(escape(plain(r.student)), *numbers, escape(plain(r.line)))
+    out.print(table)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -239,21 +255,23 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--apply", action="store_true", help="correct the gradebook, too")
     parser.add_argument("--seed", type=int, help="of the fresh inputs, to repeat a pass")
     options = parser.parse_args(argv)
+    from sqlalchemy.exc import SQLAlchemyError  # a gradebook that is locked, or damaged
+
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    console = Console(highlight=False)
+    out = console()
     try:
         course = Course(Path.cwd(), options.lab)
         results = regrade(course, seed, set(options.student or ()) or None)
-        show(console, results)
+        show(out, results)
         files = write(course.root / FOLDER / course.name, results)
         changed = apply(course, results) if options.apply else 0
-    except (CannotRegrade, NoProcess) as error:
-        print(error, file=sys.stderr)
+    except (CannotRegrade, NoProcess, OSError, SQLAlchemyError) as error:
+        print(plain(error), file=sys.stderr)
         return 2
     written = ", ".join(str(file.relative_to(course.root)) for file in files)
-    console.print(f"Fresh inputs: --seed {seed}. Written: {written}", soft_wrap=True)
+    out.print(f"Fresh inputs: --seed {seed}. Written: {escape(written)}", soft_wrap=True)
     if options.apply:
-        console.print(f"{changed} marks corrected in the gradebook.")
+        out.print(f"{changed} marks corrected in the gradebook.")
     return 0
 
 

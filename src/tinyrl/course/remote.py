@@ -72,17 +72,24 @@ class Raised(RuntimeError):
 
 
 class Process:
-    """One worker process, warming up as soon as it is made."""
+    """One worker process, warming up as soon as it is made; raises `NoProcess`."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        try:
+            self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            self.popen = self._start()
+        except OSError as error:  # no memory, no room, too many processes or files
+            raise NoProcess(f"no process could be started for answers: {error}") from error
+        self.ready = False
+
+    def _start(self) -> subprocess.Popen[bytes]:
         kept = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         environment |= {"HOME": self.folder.name, "OMP_NUM_THREADS": "1"}
         environment["PYTHONUSERBASE"] = (
             site.getuserbase()
         )  # packages there, whatever HOME is
-        self.popen = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "tinyrl.course.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -92,7 +99,6 @@ class Process:
             env=environment,
             start_new_session=True,
         )
-        self.ready = False
 
     def ask(self, request: dict[str, Any], seconds: float) -> tuple[dict[str, Any], int]:
         """The reply, and the last position announced on the way; raises `Ended`."""

@@ -1,12 +1,14 @@
 """Bring a notebook back to what nbgrader can grade, without losing what a student wrote.
 
 Each cell is matched to the one of the lab that it once was: by its nbgrader name, by the
-function it defines, by its text, by the cells around it.
+function it defines, by its text, by the cells around it. What somebody wrote into one of
+the lab's own cells is kept above it: kept.py.
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,11 +16,12 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
+from tinyrl.course.kept import is_kept, kept
 from tinyrl.course.labs import Lab
-from tinyrl.course.notebooks import copy, grade_id, role
+from tinyrl.course.notebooks import copy, grade_id, ordinary, role
 
 ALIKE = 0.6  # of two texts, by difflib: an edited cell is still the same one
-DEFINES = re.compile(r"^(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=]+)?=(?!=)", re.MULTILINE)
+DEFINES = re.compile(r"^(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 
 
 def defined(source: str) -> set[str]:
@@ -60,7 +63,8 @@ class Matching:
         """The cells that may be one of the lab's; its prose between them has no name."""
         prose = {c.source.strip() for c in self.lab.notebook.cells if not grade_id(c)}
         left = [(i, c) for i, c in enumerate(self.nb.cells) if i not in self.names]
-        return [i for i, c in left if c.source.strip() not in prose and wanted(c)]
+        left = [(i, c) for i, c in left if c.source.strip() not in prose and not is_kept(c)]
+        return [i for i, c in left if wanted(c)]
 
     def _by_definition(self, name: str, original: NotebookNode) -> int | None:
         """The last cell with work in it that defines what the answer's stub defines."""
@@ -85,14 +89,20 @@ class Matching:
             return None
 
         def likeness(index: int) -> float:
-            text = self.nb.cells[index].source
-            return difflib.SequenceMatcher(None, original.source, text).ratio()
+            text, mine = original.source, self.nb.cells[index].source
+            most = 2 * min(len(text), len(mine)) / max(1, len(text) + len(mine))
+            if most < ALIKE:  # a page of output takes difflib seconds
+                return 0.0
+            return difflib.SequenceMatcher(None, text, mine).ratio()
 
         best = max(self._free(lambda c: True), key=likeness, default=None)
         return best if best is not None and likeness(best) >= ALIKE else None
 
     def _by_place(self, name: str, original: NotebookNode) -> int | None:
-        """The one cell of its type between the neighbours that the answer used to have."""
+        """The one cell of its type between the neighbours that the answer used to have.
+
+        Of several, the one that stands directly below the neighbour.
+        """
         if not role(original, "solution"):
             return None
         order = [n for n, _ in self.lab.named()]
@@ -103,19 +113,25 @@ class Matching:
         kind = original.cell_type
         free = self._free(lambda c: bool(c.source.strip()) and c.cell_type == kind)
         between = [i for i in free if low < i < high]
-        return between[0] if len(between) == 1 else None
+        sure = len(between) == 1 or low + 1 in between[:1]
+        return between[0] if sure else None
 
     def copies(self) -> dict[str, list[int]]:
         """The indices of the cells with each name, the one to be graded last.
 
-        That is the last one with work in it, wherever it stands.
+        That is the last one with work in it, wherever it stands; of a cell that is the
+        lab's own, the last one that nobody has edited.
         """
         originals, by_name = dict(self.lab.named()), defaultdict(list)
         for index, name in sorted(self.names.items()):
             by_name[name].append(index)
         for name, at in by_name.items():
-            at.sort(key=lambda i: (not blank(self.nb.cells[i], originals[name]), i))
+            wanted = role(originals[name], "solution")
+            at.sort(key=lambda i: (self._edited(i, originals[name]) == wanted, i))
         return dict(by_name)
+
+    def _edited(self, index: int, original: NotebookNode) -> bool:
+        return not blank(self.nb.cells[index], original)
 
 
 def match(nb: NotebookNode, lab: Lab) -> Matching:
@@ -130,7 +146,8 @@ def repaired(nb: NotebookNode, lab: Lab) -> NotebookNode:
     """`nb` with every cell of the lab in it, once, with its metadata and its locked text.
 
     Copies of an answer come together where the first one stood: the last one with work in
-    it is graded, others with work become ordinary cells before it.
+    it is graded, others with work become ordinary cells before it. A cell that is the
+    lab's own stays where it is, and what somebody wrote into it is kept above it.
     """
     matching, originals = match(nb, lab), dict(lab.named())
     copies = matching.copies()
@@ -138,11 +155,16 @@ def repaired(nb: NotebookNode, lab: Lab) -> NotebookNode:
     for index, cell in enumerate(nb.cells):
         name = matching.names.get(index)
         if name is None:
-            cells.append(_ordinary(cell))
+            cells.append(ordinary(cell))
+            continue
+        original, (*others, graded) = originals[name], copies[name]
+        if not role(original, "solution"):
+            cells += kept(cell, original)
+            cells += [_restored(cell, original)] if index == graded else []
         elif index == min(copies[name]):
-            *others, graded = (nb.cells[i] for i in copies[name])
-            cells += [_ordinary(c) for c in others if not blank(c, originals[name])]
-            cells.append(_restored(graded, originals[name]))
+            tries = [nb.cells[i] for i in others]
+            cells += [ordinary(c) for c in tries if not blank(c, original)]
+            cells.append(_restored(nb.cells[graded], original))
     _insert_missing(cells, lab)
     fixed = copy(lab.notebook)
     fixed.cells = cells
@@ -150,19 +172,15 @@ def repaired(nb: NotebookNode, lab: Lab) -> NotebookNode:
     return fixed
 
 
-def _ordinary(cell: NotebookNode) -> NotebookNode:
-    """A cell that nbgrader leaves alone."""
-    cell = copy(cell)
-    for key in ("nbgrader", "deletable", "editable"):
-        cell.metadata.pop(key, None)
-    return cell
-
-
 def _restored(cell: NotebookNode, original: NotebookNode) -> NotebookNode:
     """The lab's cell with what is the student's: the answer, and what it printed."""
     fixed = copy(original)
     if role(original, "solution"):
         fixed.source = cell.source
+        if fixed.cell_type != "code" and cell.get("attachments"):  # pasted pictures
+            fixed.attachments = cell.attachments
+    elif fixed.source.strip() != cell.source.strip():
+        return fixed  # an edited test printed what this one may not
     if fixed.cell_type == cell.cell_type == "code":
         fixed.outputs, fixed.execution_count = cell.outputs, cell.execution_count
     return fixed
@@ -180,8 +198,11 @@ def _insert_missing(cells: list[NotebookNode], lab: Lab) -> None:
 
 
 def _make_ids_unique(nb: NotebookNode) -> None:
+    everybody = {cell.get("id") for cell in nb.cells}
     taken = {cell.id for cell in nb.cells if grade_id(cell)}
     for number, cell in enumerate(nb.cells):
         if not grade_id(cell) and (cell.get("id") in taken or "id" not in cell):
-            cell.id = f"own-{number}"
+            names = (f"own-{n}" for n in itertools.count(number))
+            cell.id = next(name for name in names if name not in everybody)
+            everybody.add(cell.id)
         taken.add(cell.id)
