@@ -88,10 +88,21 @@ def floored(p, side, bound):
 
 
 def learned(p, step=0.03):
-    """The trainer has made a step up the likelihood of these tokens, states and head."""
+    """The trainer has made a step up the likelihood of these tokens, or down below 0."""
     ids = p.sample(p.logits("bf16"))
     h, W = p.hidden.clone().requires_grad_(), p.head.clone().requires_grad_()
     a = logp(p.logits("bf16"), ids)
     logp(h @ W.T, ids).sum().backward()
     W = W + step * W.grad / p.mask.numel()
     return a, logp((h + step * h.grad) @ W.T, ids).detach()
+
+
+def choices(seed, bias=0.0, jitter=1e-4, n=256, k=4):
+    """Answers of one token to one prompt. A prefix cache gives the rollout one logprob for
+    each of the `k`; the trainer's differ by `bias` a choice and `jitter` a row."""
+    g = torch.Generator().manual_seed(seed)
+    z = 1.5 * torch.randn(k, generator=g)
+    other = (z + bias * torch.randn(k, generator=g)).log_softmax(-1)
+    ids = torch.multinomial(z.softmax(-1), n, replacement=True, generator=g)
+    noise = jitter * torch.randn(n, 1, generator=g)
+    return z.log_softmax(-1)[ids, None], (other[ids, None] + noise).clamp(max=0)

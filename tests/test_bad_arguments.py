@@ -91,9 +91,9 @@ CASES = [
 
 @pytest.mark.parametrize(("function", "name"), CASES)
 def test_a_wrong_type_is_told_by_its_name(function, name):
-    wrong = ["2", {}, [1, [2]], object(), 1j, np.array(["x"])]
+    wrong = ["2", {}, [1, [2]], object(), 1j, np.array(["x"]), 10**400]
     for value in wrong if name in NONE_IS_A_CHOICE else [*wrong, None]:
-        with pytest.raises(ValueError, match=CALLED.get(name, name)):
+        with pytest.raises(ValueError, match=rf"^{CALLED.get(name, name)}\b"):
             function(**{**TRUSTED[function], name: value})
 
 
@@ -105,10 +105,22 @@ SHAPED = [
 ]
 
 
+ALONE = {check_logps: "logp", ratio: "log_ratio", at_level: "log_ratio", aggregate: "x"} | {
+    sequence_delta: "delta",
+    by_position: "delta",
+}
+"""Where the mask is all that an array can be compared with: either may be what is wrong."""
+
+
 @pytest.mark.parametrize(("function", "name"), SHAPED)
 def test_a_wrong_shape_is_told_by_its_name(function, name):
+    told = rf"{name}\b|\w+ and {name} differ in shape"
+    if ALONE.get(function) == name:
+        told += r"|mask has shape \[5, 7\], logprobs have \[3, 11\]"
+    if name == "ids":
+        told += r"|logits must be a tensor \[B, T, V\] for ids "
     for value in (torch.full((3, 11), -1.0), torch.full((2, 2, 2, 2), 1.0), -1.0):
-        with pytest.raises(ValueError, match=f"{name}|mask has shape"):
+        with pytest.raises(ValueError, match=f"^({told})"):
             function(**{**TRUSTED[function], name: value})
 
 
@@ -159,3 +171,28 @@ def test_a_token_beyond_the_vocabulary_is_told_by_its_place(token):
     ids[1, 2] = token
     with pytest.raises(ValueError, match=f"ids row 1, column 2 is no token of 5: {token}"):
         token_logp(torch.zeros(2, 3, 5), ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool])
+def test_tokens_are_whole_numbers(dtype):
+    with pytest.raises(ValueError, match=r"^ids must hold integers, not (float|bool)"):
+        token_logp(torch.zeros(2, 3, 5), torch.ones(2, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("size", [400, 5000])
+def test_a_number_beyond_every_float_is_refused_by_name(size):
+    with pytest.raises(ValueError, match=r"^upper must be a number that a float can hold"):
+        Correction(upper=10**size)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [[], [math.nan], [0.0, math.nan], [0.0, math.inf], [-math.inf, -math.inf]],
+)
+def test_weights_without_an_effective_size_are_refused_by_name(weights):
+    with pytest.raises(ValueError, match=r"^log_weights must hold "):
+        ess(torch.tensor(weights))
+
+
+def test_a_weight_of_zero_is_one():
+    assert ess(torch.tensor([-math.inf, 0.0])) == pytest.approx(0.5)

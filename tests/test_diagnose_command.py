@@ -1,6 +1,7 @@
 """`tinyrl diagnose` on files, good and bad."""
 
 import math
+import os
 import pickle
 import re
 
@@ -14,7 +15,7 @@ from policies import (
 )
 from tinyrl.cli import app
 from tinyrl.diagnosis import diagnose
-from tinyrl.diagnosis.command import run
+from tinyrl.diagnosis.command import load, run
 
 
 def save(folder, name, array):
@@ -47,6 +48,7 @@ def test_the_command_prints_metrics_cause_and_remedy(files):
         "1. shift",
         "one token late",
         "remedy",
+        "only if the rollout itself sampled these tokens",
     ):
         assert words in " ".join(result.output.split())
 
@@ -58,6 +60,31 @@ def test_the_command_without_a_mask_and_without_a_fault(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "[red]a.npy (rollout)" in out
     assert "None of: shift by one" in out
+
+
+RUDE = "a\x1b[31m\n\r\x85\u202e.npy"
+MEEK = r"a\x1b[31m\n\r\x85\u202e.npy"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names of POSIX")
+def test_names_of_files_cannot_command_a_terminal(tmp_path, capsys):
+    good = save(tmp_path, RUDE, np.full((2, 3), -1.0))
+    wide = save(tmp_path, "wide" + RUDE, np.full((2, 4), -1.0))
+    text = tmp_path / ("text" + RUDE)
+    text.write_text("hello")
+    cut_short = tmp_path / ("short" + RUDE)
+    cut_short.write_bytes(good.read_bytes()[:20])
+    assert run(good, good) == 0
+    out, _ = capsys.readouterr()
+    assert MEEK in out
+    for path in (wide, text, cut_short, tmp_path / ("absent" + RUDE)):
+        assert run(good, path) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert MEEK in err
+        assert err.removesuffix("\n").isprintable()
+    with pytest.raises(ValueError, match="text" + re.escape(MEEK)):
+        load(text)
 
 
 class Evil:

@@ -1,6 +1,7 @@
 """Each fault is found, alone, with others, and on the course's own model."""
 
 from collections import Counter
+from copy import deepcopy
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from policies import (
 )
 from tinyrl.checkpoints import load
 from tinyrl.diagnosis import diagnose
+from tinyrl.objectives import ppo_clip
 from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack, replace_at
 from tinyrl.tasks import CumSum
@@ -176,3 +178,23 @@ def test_faults_of_bookkeeping_on_the_courses_model(fault):
         if fault == "offset":
             b = b - 0.1
         assert causes(a, b, mask) == {fault}
+
+
+@pytest.mark.parametrize(("advantage", "way"), [(-1.0, "against"), (1.0, "from")])
+def test_a_trainer_of_the_course_that_has_learned_is_not_taken_for_a_sampler(
+    advantage, way
+):
+    for seed in range(3):
+        g = torch.Generator().manual_seed(seed)
+        batch = generate(SFT, TASK, TASK.prompts(64, g), Stack(), g)
+        model = deepcopy(SFT)
+        optimizer = torch.optim.Adam(model.parameters(), 5e-4)
+        for _ in range(4):
+            logp = score(model, batch.prompt, batch.response, Stack()).logp
+            A = torch.full((64,), advantage)
+            optimizer.zero_grad()
+            ppo_clip(logp, batch.logp_rollout, A, batch.mask).backward()
+            optimizer.step()
+        logp = score(model, batch.prompt, batch.response, Stack()).logp.detach()
+        for found in diagnose(batch.logp_rollout, logp, batch.mask).findings:
+            assert f"or the trainer has already learned {way} these tokens" in found.what

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from .logprobs import as_logp, as_mask, checked_values, number, same_shape
-from .objectives import MAX_LOG_RATIO, Level, at_level, one_of
+from .objectives import Level, exp_ratio, one_of, pool
 
 Operation = Literal["none", "truncate", "mask"]
 
@@ -80,11 +80,11 @@ class Correction:
         train, roll = (checked_values(name, x, mask) for name, x in arrays.items())
         if self.operation == "none":
             return torch.ones_like(train), mask
-        log_rho = at_level(train - roll, mask, self.level)
+        log_rho = pool(train - roll, mask, self.level)
         low = -math.inf if not self.lower else math.log(self.lower)
         high = math.inf if self.upper is None else math.log(self.upper)
         if self.operation == "truncate":
             log_rho = log_rho.clamp(low, high)
         else:
             mask = mask & (log_rho >= low) & (log_rho <= high)
-        return log_rho.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp(), mask
+        return exp_ratio(log_rho), mask

@@ -57,9 +57,9 @@ class Kernels:
     `attention`: torch's fused kernel, or the formula as written. `shapes`: "free" lets
     each matrix have the size that the step happens to have (one row when decoding, all
     when scoring), and decoding its own kernel, as engines do: a single query leaves
-    nothing to fuse, and the formula is quicker. "fixed" pads every product and the key
-    axis to fixed sizes, so that a token's arithmetic does not depend on what is computed
-    beside it.
+    nothing to fuse, and at the course's sizes the formula is quicker. "fixed" pads every
+    product and the key axis to fixed sizes, so that a token's arithmetic does not depend
+    on what is computed beside it.
     """
 
     attention: Literal["sdpa", "naive"] = "sdpa"

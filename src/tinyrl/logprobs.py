@@ -73,6 +73,8 @@ def number(name: str, x: Any) -> float:
     try:
         if not isinstance(x, str | bytes):
             return float(x)
+    except OverflowError:  # its digits may be too many to print
+        raise ValueError(f"{name} must be a number that a float can hold") from None
     except (TypeError, ValueError, RuntimeError):
         pass
     raise ValueError(f"{name} must be a number, not {x!r}")
@@ -103,6 +105,8 @@ def as_mask(mask: Any, logp: Tensor) -> Tensor:
         raise ValueError(
             f"mask has shape {list(real.shape)}, logprobs have {list(logp.shape)}"
         )
+    if real.dtype == torch.bool:
+        return real
     _refuse((real != 0) & (real != 1), real, "mask", "is neither 0 nor 1")
     return real == 1
 
@@ -129,7 +133,10 @@ def checked_values(name: str, x: Tensor, mask: Tensor) -> Tensor:
 
 def token_logp(logits: Tensor, ids: Tensor) -> Tensor:
     """Logprob of each of `ids [B, T]` under `logits [B, T, V]`: `[B, T]`, in nats."""
-    ids = as_tensor("ids", ids).long()
+    ids = as_tensor("ids", ids)
+    if ids.is_floating_point() or ids.dtype == torch.bool:
+        raise ValueError(f"ids must hold integers, not {_dtype(ids)}")
+    ids = ids.long()
     size = list(logits.shape) if isinstance(logits, Tensor) else logits
     if not isinstance(logits, Tensor) or [*ids.shape, *logits.shape[-1:]] != size:
         raise ValueError(

@@ -138,9 +138,14 @@ def kl_terms(d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def ess(log_weights: Tensor) -> float:
     """(mean w)^2 / mean w^2 of weights w = exp(log_weights), in (0, 1]: Kish 1965.
 
-    By logsumexp, so that weights beyond the range of floats do not matter.
+    By logsumexp, so that weights beyond the range of floats do not matter. Raises
+    `ValueError` on none, on NaN or infinite weights, and where all weights are 0.
     """
     x = as_tensor("log_weights", log_weights).double().flatten()
+    if not len(x) or not x.max().isfinite():
+        raise ValueError(
+            "log_weights must hold numbers: at least one, none NaN or inf, not all -inf"
+        )
     log_ess = 2 * x.logsumexp(0) - (2 * x).logsumexp(0) - math.log(len(x))
     return min(1.0, log_ess.exp().item())
 

@@ -52,25 +52,21 @@ def ratio(log_ratio: Tensor, mask: Tensor, level: Level = "token") -> Tensor:
     - sequence: exp(sum_t d_t), the product of its tokens' ratios, for each token of a row
     - geometric: exp(mean_t d_t), their geometric mean: s_i of GSPO, arXiv 2507.18071 eq. 7
     """
-    return at_level(log_ratio, mask, level).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+    return exp_ratio(at_level(log_ratio, mask, level))
 
 
 def at_level(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
     """The logarithm of `ratio`, not clamped: `[B, T]`, 0 in padding."""
     log_ratio = as_logp("log_ratio", log_ratio)
     mask = as_mask(mask, log_ratio)
-    d = torch.where(mask, log_ratio, 0.0)
-    if one_of("level", level, get_args(Level)) == "token":
-        return d
-    total = masked_sum if level == "sequence" else masked_mean
-    return torch.where(mask, total(d, mask, 1)[:, None], 0.0)
+    one_of("level", level, get_args(Level))
+    return pool(torch.where(mask, log_ratio, 0.0), mask, level)
 
 
 def clip(r: Tensor, A: Tensor, eps_low: float, eps_high: float) -> Tensor:
     """-min(r A, clip(r, 1 - eps_low, 1 + eps_high) A): PPO, arXiv 1707.06347 eq. 7."""
     low, high = _widths(eps_low, eps_high)
-    r, A = as_tensor("r", r), as_tensor("A", A)
-    return torch.max(-r * A, -r.clamp(1 - low, 1 + high) * A)
+    return _clip(as_tensor("r", r), as_tensor("A", A), low, high)
 
 
 def aggregate(x: Tensor, mask: Tensor, how: Aggregation) -> Tensor:
@@ -82,10 +78,8 @@ def aggregate(x: Tensor, mask: Tensor, how: Aggregation) -> Tensor:
       any (GRPO, arXiv 2402.03300 eq. 3)
     """
     x = as_logp("x", x)
-    mask = as_mask(mask, x)
-    if one_of("aggregation", how, get_args(Aggregation)) == "token_mean":
-        return masked_mean(x, mask)
-    return masked_mean(masked_mean(x, mask, 1), mask.any(1))
+    one_of("aggregation", how, get_args(Aggregation))
+    return _aggregate(x, as_mask(mask, x), how)
 
 
 def ppo_clip(
@@ -104,10 +98,11 @@ def ppo_clip(
     `weight [B, T]` multiplies each token's loss and carries no gradient: the importance
     weight of a `Correction`, in the decoupled form (arXiv 2110.00641).
     """
+    one_of("aggregation", aggregation, get_args(Aggregation))
+    low, high = _widths(eps_low, eps_high)
     logp, logp_old, A, mask = _arrays(logp, logp_old, advantages, mask)
-    r = ratio(logp - logp_old, mask)
-    loss = clip(r, A, eps_low, eps_high)
-    return aggregate(_weighted(loss, weight, mask), mask, aggregation)
+    loss = _clip(exp_ratio(logp - logp_old), A, low, high)
+    return _aggregate(_weighted(loss, weight, mask), mask, aggregation)
 
 
 def grpo(
@@ -140,11 +135,10 @@ def grpo(
     )
     if logp_ref is None:
         return clipped
-    logp, logp_ref, _, mask = _arrays(logp, logp_ref, advantages, mask, old="logp_ref")
-    log_x = (logp_ref - logp).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    return clipped + number("beta", beta) * aggregate(
-        torch.expm1(log_x) - log_x, mask, aggregation
-    )
+    logp, logp_ref, mask = _pair(mask, logp=logp, logp_ref=logp_ref)
+    log_x = (logp_ref.detach() - logp).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    k3 = torch.expm1(log_x) - log_x
+    return clipped + number("beta", beta) * _aggregate(k3, mask, aggregation)
 
 
 @torch.no_grad()
@@ -166,7 +160,7 @@ def diagnostics(
     logp, logp_old, A, mask = _arrays(logp, logp_old, advantages, mask)
     low, high = _widths(eps_low, eps_high)
     d = (logp - logp_old).double()
-    r = ratio(d, mask)
+    r = exp_ratio(d)
     too_high = masked_mean(((r > 1 + high) & (A > 0)).double(), mask).item()
     too_low = masked_mean(((r < 1 - low) & (A < 0)).double(), mask).item()
     kept = r[mask].sort().values
@@ -191,24 +185,59 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+# Without checks, for what was checked already: padding is 0 and masks are boolean
+
+
+def exp_ratio(log_ratio: Tensor) -> Tensor:
+    """exp of a log-ratio, with the bound that keeps it finite."""
+    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+
+
+def pool(d: Tensor, mask: Tensor, level: Level) -> Tensor:
+    """`at_level` of checked arrays."""
+    if level == "token":
+        return d
+    total = masked_sum if level == "sequence" else masked_mean
+    return torch.where(mask, total(d, mask, 1)[:, None], 0.0)
+
+
+def _clip(r: Tensor, A: Tensor, low: float, high: float) -> Tensor:
+    return torch.max(-r * A, -r.clamp(1 - low, 1 + high) * A)
+
+
+def _aggregate(x: Tensor, mask: Tensor, how: Aggregation) -> Tensor:
+    if how == "token_mean":
+        return masked_mean(x, mask)
+    return masked_mean(masked_mean(x, mask, 1), mask.any(1))
+
+
+# Checks
+
+
 def _arrays(
-    logp: Tensor, logp_old: Tensor, advantages: Tensor, mask: Tensor, old: str = "logp_old"
+    logp: Tensor, logp_old: Tensor, advantages: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Checked, with advantages as `[B, T]` and zeros in padding. A row may be empty here:
-    a correction may have dropped all of its tokens."""
-    arrays = {"logp": as_logp("logp", logp), old: as_logp(old, logp_old)}
-    same_shape(arrays)
-    B, T = arrays["logp"].shape
-    real = as_mask(mask, arrays["logp"])
-    A = as_tensor("advantages", advantages).to(arrays["logp"].device)
+    """Checked, with advantages as `[B, T]` and zeros in padding."""
+    x, y, real = _pair(mask, logp=logp, logp_old=logp_old)
+    B, T = x.shape
+    A = as_tensor("advantages", advantages).to(x.device)
     if A.shape not in ((B,), (B, T)):
         raise ValueError(
             f"advantages must be [B] or [B, T] for logprobs of shape {[B, T]}, "
             f"got {list(A.shape)}"
         )
     A = A[:, None].expand(B, T) if A.dim() == 1 else A
-    x, y = (checked_values(name, a, real) for name, a in arrays.items())
     return x, y.detach(), _finite("advantages", A, real).detach(), real
+
+
+def _pair(mask: Tensor, **arrays: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Two arrays of one shape and their mask, zeros in padding. A row may be empty here: a
+    correction may have dropped all of its tokens."""
+    logps = {name: as_logp(name, x) for name, x in arrays.items()}
+    same_shape(logps)
+    real = as_mask(mask, next(iter(logps.values())))
+    x, y = (checked_values(name, a, real) for name, a in logps.items())
+    return x, y, real
 
 
 def _weighted(loss: Tensor, weight: Tensor | None, mask: Tensor) -> Tensor:

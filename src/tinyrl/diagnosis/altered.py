@@ -1,20 +1,26 @@
 """Logprobs that were changed after log-softmax: multiplied by a number, or clamped.
 
-What is compared then is no longer two policies. Rounding, other weights and samplers do not
-leave one quotient for all tokens, nor many tokens at exactly the lowest value.
+What is compared then is no longer two policies. On the rollout's own samples, rounding,
+other weights and samplers do not leave one quotient for all tokens, nor many tokens at
+exactly the lowest value. On tokens that neither side sampled, a temperature does the first:
+all are unlikely, and it moves them alike.
 """
 
 from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from .signatures import Finding
-from .statistics import quantile
+from .statistics import enough, quantile
 
-LOGARITHMS = {"log2": 1 / math.log(2), "log10": 1 / math.log(10)}
-"""What each is of a natural logarithm."""
+LOGARITHMS = {
+    "log2": (1 / math.log(2), (1 / 0.7,)),
+    "log10": (1 / math.log(10), (0.43, 1 / 2.3)),
+}
+"""What each is of a natural logarithm, and the round quotients within 1% of that."""
 
 
 def multiple(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Tensor, Tensor] | None:
@@ -25,9 +31,9 @@ def multiple(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Tensor, Tenso
     have one quotient, and it takes most of d away. Returns both sides in nats, too.
     """
     use = mask & (a < -0.01) & (b < -0.01)
-    if use.sum() < 30:
-        return None
     x, y = a[use], b[use]
+    if not enough(x, y):
+        return None
     order = (x * y).argsort()
     n = len(x) // 3
     likely, middle, rare = order[:n], order[n:-n], order[-n:]
@@ -39,7 +45,7 @@ def multiple(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Tensor, Tenso
     left = ((y - k * x).abs().sum() / (y - x).abs().sum()).item()
     if astray > 0.1 or left > 0.3:
         return None
-    side, what, remedy = _meaning(k)
+    side, what, remedy = _meaning(k, _error(x, y, k))
     finding = Finding(
         "scale",
         what,
@@ -59,40 +65,60 @@ def _slope(x: Tensor, y: Tensor) -> float:
     return q[int((weight < weight[-1] / 2).sum())].item()
 
 
-def _meaning(k: float) -> tuple[str, str, str]:
-    """The side that is wrong, what a quotient trainer / rollout of k says, what to do."""
-    for side, other, inverse in (("trainer", "rollout", 1), ("rollout", "trainer", -1)):
-        for name, size in LOGARITHMS.items():
-            if abs(k / size**inverse - 1) < 0.01:
-                return (
-                    side,
-                    f"the {side}'s logprobs are in {name}, the {other}'s in nats: "
-                    f"trainer / rollout is {k:.4f} for every token",
-                    f"use nats on both sides: multiply the {side}'s by {1 / size:.4f}, or "
-                    f"call log where it calls {name}",
-                )
-    return (
-        "trainer",
-        f"each logprob of the trainer is that of the rollout multiplied by {k:.4g}",
+def _error(x: Tensor, y: Tensor, k: float) -> float:
+    """How far k may be off, as a share of it: four standard errors, from eighths."""
+    parts = [_slope(x[i::8], y[i::8]) for i in range(8)]
+    four = 4 * torch.tensor(parts).std().item() / math.sqrt(8) / k
+    return min(max(four, 2e-4), 0.02)
+
+
+def _meaning(k: float, error: float) -> tuple[str, str, str]:
+    """The side that is wrong, what a quotient trainer / rollout of k says, what to do.
+
+    A logarithm is named alone only if k tells it from the round numbers beside it.
+    """
+    many = (
+        "each logprob of the trainer is that of the rollout multiplied by {:.4g} (or at "
+        "a temperature, if neither side sampled these tokens)"
+    ).format
+    find = (
         "find what multiplies or divides one side after log-softmax: a length, a loss "
         "weight, a logarithm of another base, or a temperature (it belongs on the logits, "
-        "before log-softmax)",
+        "before log-softmax)"
     )
+    for side, other, inverse in (("trainer", "rollout", 1), ("rollout", "trainer", -1)):
+        for name, (size, rounds) in LOGARITHMS.items():
+            if abs(k / size**inverse - 1) > error:
+                continue
+            what = (
+                f"the {side}'s logprobs are in {name}, the {other}'s in nats: "
+                f"trainer / rollout is {k:.4f} for every token"
+            )
+            remedy = (
+                f"use nats on both sides: multiply the {side}'s by {1 / size:.4f}, or "
+                f"call log where it calls {name}"
+            )
+            near = [r**inverse for r in rounds if abs(k / r**inverse - 1) <= error]
+            if near:
+                what += f"; or {many(near[0])}: both lie within the error of the fit"
+                remedy += f"; if they are in nats, {find}"
+            return side, what, remedy
+    return "trainer", many(k), find
 
 
 def clamped(side: str, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Finding, Tensor] | None:
     """A lower bound on x: many tokens exactly at its minimum, the other side y below it.
 
     Returns the tokens at the bound too, `[B, T]`. One token in one context, sampled many
-    times, is no bound: y has one value there. Nor are values in coarse steps: y is then
-    above as often as below.
+    times, is no bound: y has nearly one value there. Nor are values in coarse steps: y is
+    then above as often as below.
     """
     if not mask.any():
         return None
     bound = x[mask].min()
     at, below = mask & (x == bound), mask & (y < bound)
     n, hit, lower = (int(tokens.sum()) for tokens in (at, at & below, below))
-    if hit < max(12, 0.8 * n, 0.5 * lower) or len(set(y[at].tolist())) < 12:
+    if hit < max(12, 0.8 * n, 0.5 * lower) or _spread(y[at]) < 12:
         return None
     finding = Finding(
         "clamp",
@@ -105,3 +131,8 @@ def clamped(side: str, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Finding, Ten
         bound.item(),
     )
     return finding, at
+
+
+def _spread(y: Tensor) -> int:
+    """How many different values y has, in steps of 0.05 nat."""
+    return len(torch.unique((y / 0.05).round()))

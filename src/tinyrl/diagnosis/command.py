@@ -46,7 +46,7 @@ def run(rollout: Path, train: Path, mask: Path | None = None) -> int:
     except ValueError as error:
         names = {"logp_rollout": rollout, "logp_train": train, "mask": mask}
         message = " ".join(_with_files(str(error), names).split())
-        print(f"tinyrl diagnose: {message}", file=sys.stderr)
+        print(f"tinyrl diagnose: {printable(message)}", file=sys.stderr)
         return 2
     show(verdict, rollout, train)
     return 0
@@ -54,21 +54,27 @@ def run(rollout: Path, train: Path, mask: Path | None = None) -> int:
 
 def load(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """The array of one .npy file. `ValueError` says in a line why it cannot be read."""
+    name = printable(path)
     try:
         with path.open("rb") as file:
             if file.read(6) != b"\x93NUMPY":
-                raise ValueError(f"{path} is not a .npy file; write it with numpy.save")
+                raise ValueError(f"{name} is not a .npy file; write it with numpy.save")
             file.seek(0)
-            return _array(path, file)
+            return _array(name, file)
     except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
+        raise ValueError(f"there is no file {name}") from None
     except IsADirectoryError:
-        raise ValueError(f"{path} is a folder, not a .npy file") from None
+        raise ValueError(f"{name} is a folder, not a .npy file") from None
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise ValueError(f"{name} cannot be read: {error.strerror or error}") from None
 
 
-def _array(path: Path, file: BinaryIO) -> np.ndarray[Any, np.dtype[Any]]:
+def printable(text: Any) -> str:
+    """`text` with `\\n` or `\\x1b` for what would break a line or command a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
+def _array(name: str, file: BinaryIO) -> np.ndarray[Any, np.dtype[Any]]:
     """What numpy reads. It evaluates the header as Python, so that a damaged one may raise
     nearly anything: SyntaxError, TokenError, TypeError, OverflowError, RecursionError."""
     try:
@@ -84,7 +90,7 @@ def _array(path: Path, file: BinaryIO) -> np.ndarray[Any, np.dtype[Any]]:
             why = "it holds pickled Python objects"
     except Exception:
         why = "its header is damaged; write it again with numpy.save"
-    raise ValueError(f"{path} cannot be read: {why}")
+    raise ValueError(f"{name} cannot be read: {printable(why)}")
 
 
 def show(verdict: Diagnosis, rollout: Path, train: Path) -> None:
@@ -94,7 +100,11 @@ def show(verdict: Diagnosis, rollout: Path, train: Path) -> None:
     from rich.table import Table
 
     console = Console()
-    table = Table(title=escape(f"{rollout.name} (rollout) against {train.name} (trainer)"))
+    names = f"{printable(rollout.name)} (rollout) against {printable(train.name)} (trainer)"
+    table = Table(
+        title=escape(names),
+        caption="Causes hold only if the rollout itself sampled these tokens.",
+    )
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column("", style="dim")
@@ -120,5 +130,9 @@ def _reading(band: Band) -> str:
 
 
 def _with_files(message: str, names: dict[str, Path | None]) -> str:
-    said = [f"{name} is {path}" for name, path in names.items() if path and name in message]
+    said = [
+        f"{name} is {printable(path)}"
+        for name, path in names.items()
+        if path and name in message
+    ]
     return message + (f" ({'; '.join(said)})" if said else "")

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .statistics import (
     bernoulli_kl,
+    enough,
     fisher,
     mean_ratio_z,
     minority,
@@ -28,9 +29,10 @@ Cause = Literal["shift", "zeros", "first", "offset", "scale", "clamp"]
 
 LEARNED = (
     "first make sure that the trainer's logprobs were taken before it made a step on these "
-    "tokens: one on their likelihood, or with positive advantages, raises nearly all of "
-    "them, and no sampler is at fault. If they were, "
+    "tokens: one {}s nearly all of them, and no sampler is at fault. If they were, "
 )
+RAISED = LEARNED.format("on their likelihood, or with positive advantages, raise")
+LOWERED = LEARNED.format("with negative advantages lower")
 
 
 @dataclass(frozen=True)
@@ -175,9 +177,11 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
 
     Tokens come from mu, so E[p_train / mu] is the trainer's mass on what mu can sample: 1
     for any two full softmaxes, however noisy, and the kept mass S under top-p or top-k.
+    A step of the trainer on these very tokens looks the same, so it is always named too.
     """
     d, x, y = (b - a)[mask], a[mask], b[mask]
-    if (d.abs() > 1e-4).sum() < 30:
+    some = d.abs() > 1e-4
+    if not enough(x[some], y[some]):
         return None
     wrong, z = minority(d), mean_ratio_z(d)
     down = bool(d.sum() < 0)
@@ -189,17 +193,19 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
         return None
     S = d.exp().mean().item()
     low, high = quantile(d, 0.05), quantile(d, 0.95)
-    side, or_else = ("rollout", "") if down else ("trainer", LEARNED)
+    side, way, first = (
+        ("rollout", "against", LOWERED) if down else ("trainer", "from", RAISED)
+    )
     return Finding(
         "offset",
         f"the {side} alone renormalises over a part of the vocabulary, of mass "
-        f"{min(S, 1 / S):.3f} on average: top-p, top-k, min-p, or a temperature near 0"
-        + ("; or the trainer has already learned from these tokens" if not down else ""),
+        f"{min(S, 1 / S):.3f} on average: top-p, top-k, min-p, or a temperature near 0; "
+        f"or the trainer has already learned {way} these tokens",
         f"d is {'negative' if down else 'positive'} but for {wrong:.1%} of its mass, "
         f"{low:.3g} to {high:.3g}"
         + (", nearly constant" if even(d) else "")
         + f"; the mean ratio is {S:.3f}, {abs(z):.0f} standard errors from 1",
-        or_else
+        first
         + "use logprobs of one kind on both sides: raw ones from the engine, or the same "
         "processors in the trainer (keep the sampled sets and mask the logits with them)",
         d.mean().item(),

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 SAMPLE = 65_536
-"""Values that a rank correlation looks at, evenly spread: more would not change it."""
+"""Values that are looked at where more would not change it, evenly spread."""
+STEPS = sorted([1.0, 0.1, 0.01, 0.001] + [2.0**-i for i in range(1, 11)], reverse=True)
+"""What logprobs are rounded or cut to by whoever stores few digits of them."""
 
 
 def rank_correlation(x: Tensor, y: Tensor) -> float:
@@ -18,6 +20,39 @@ def rank_correlation(x: Tensor, y: Tensor) -> float:
     ranks = ranks - ranks.mean(1, keepdim=True)
     norm = ranks.norm(dim=1).prod().item()
     return (ranks[0] @ ranks[1]).item() / norm if norm > 0 else 0.0
+
+
+def enough(x: Tensor, y: Tensor) -> bool:
+    """Whether a number may be fitted to x and y: different tokens, no coarse steps.
+
+    The sides must be further apart than the steps that one of them is stored in.
+    """
+    return not few(x, y) and bool((y - x).abs().mean() >= max(coarse(x), coarse(y)))
+
+
+def few(x: Tensor, y: Tensor) -> bool:
+    """Whether there are under 30 different pairs: log-odds in steps of 0.05.
+
+    A line through the four answers to one question shows nothing, however often each was
+    sampled. Noise is in proportion to 1 - p, so that steps of log p would be too wide for
+    sure tokens.
+    """
+    pairs = logit(torch.stack([x, y])[:, :: len(x) // SAMPLE + 1])
+    return len(torch.unique((pairs / 0.05).round(), dim=1).T) < 30
+
+
+def coarse(x: Tensor) -> float:
+    """The step of which all values are multiples, of those in `STEPS`; 0 if there is none.
+
+    The spacing of floats is no such step: it is finer near 0.
+    """
+    x = x[x != 0][:: len(x) // SAMPLE + 1]
+    if len(x) < 30 or len(torch.unique(x)) < 3:
+        return 0.0
+    for step in STEPS:
+        if ((x / step).round() - x / step).abs().max() < 0.01:
+            return step
+    return 0.0
 
 
 def fisher(r: float) -> float:

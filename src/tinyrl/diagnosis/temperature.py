@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .signatures import Finding
-from .statistics import logit, quantile, rank_correlation
+from .statistics import enough, logit, quantile, rank_correlation
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def odds_line(a: Tensor, b: Tensor, mask: Tensor) -> Line | None:
     their odds.
     """
     use = mask & (a < -1e-4) & (b < -1e-4)
-    if use.sum() < 30 or rank_correlation(a[use], b[use]) < 0.6:
+    if not enough(a[use], b[use]) or rank_correlation(a[use], b[use]) < 0.6:
         return None
     x, y = logit(a[use]), logit(b[use])
     (sxx, sxy), (_, syy) = torch.cov(torch.stack([x, y])).tolist()

@@ -13,7 +13,7 @@ from ..metrics import Mismatch, compare, kl_terms
 from .altered import clamped, multiple
 from .bands import Band, band
 from .signatures import Finding, even, exact_zeros, first_tokens, offset, realigned, shift
-from .statistics import mean_ratio_z, minority, rank_correlation
+from .statistics import coarse, few, mean_ratio_z, minority, rank_correlation
 from .temperature import scale
 
 FLOOR = 1e-4
@@ -47,6 +47,9 @@ class Diagnosis:
 def diagnose(logp_rollout: Any, logp_train: Any, mask: Any = None) -> Diagnosis:
     """Look for the commonest faults of meaning in two `[B, T]` arrays of logprobs.
 
+    The tokens must be the rollout's own samples: offset and scale are told by means over
+    them, and on other tokens (teacher forcing, another policy's) they may get false names.
+
     Shift by one, first tokens only, exact zeros, offset, scale, clamp. Each that is found
     is taken away before the next is looked for, so that faults which occur together are
     told apart. A cause is named only where its evidence rules rounding out. Raises
@@ -75,6 +78,9 @@ class Peel:
         self.d = self.b - self.a
         self.findings: list[Finding] = []
         self.unexplained = 1.0
+        sides = (("rollout", self.a[mask]), ("trainer", self.b[mask]))
+        self.steps = {side: step for side, x in sides if (step := coarse(x))}
+        """The side whose logprobs are stored in few digits, and their step."""
         self.hidden = False
         """An uneven offset lies over what is left: its size at each token is not known."""
 
@@ -136,7 +142,14 @@ class Peel:
             self.hidden = True
 
     def reading(self) -> str:
-        """What is left, in words."""
+        """What is left, in words, and what coarse logprobs hide of it."""
+        stored = [
+            f"the {side}'s logprobs are multiples of {step:g}: nothing smaller can be told"
+            for side, step in self.steps.items()
+        ]
+        return "; ".join([self._left(), *stored])
+
+    def _left(self) -> str:
         a, b, d = self.a[self.mask], self.b[self.mask], self.d[self.mask]
         n = len(d)
         if n == 0 or d.abs().max() == 0:
@@ -153,6 +166,8 @@ class Peel:
             return f"{size}: the floor of float32"
         if n < 30:
             return f"{size}: too few tokens to tell offset, scale or a wrong prefix"
+        if few(a, b):
+            return f"{size}: too few different tokens to tell an offset or a scale"
         alike = rank_correlation(a, b)
         if minority(d) > 0.1 and abs(mean_ratio_z(d)) < 10 and alike > 0.6:
             return (
