@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from adversaries.students import own
+from adversaries.students import cell, own
 from test_doctor import LAB, good, save
 from tinyrl.course import doctor, notebooks
 
@@ -32,6 +32,10 @@ def kinds(folder: Path, code: str) -> list[str]:
         "?ratio",
         "await task",
         "path = 'C:\\data'",
+        "%%timeit\nsum([1])",
+        "%%writefile notes.txt\nhello",
+        "async with lock:\n    x = [i async for i in stream]",
+        "1 is 1",
     ],
 )
 def test_what_ipython_runs_is_no_problem(tmp_path: Path, code: str) -> None:
@@ -49,10 +53,70 @@ def test_what_ipython_runs_is_no_problem(tmp_path: Path, code: str) -> None:
         ("x = 1\0", "syntax"),
         ("(" * 5000, "syntax"),
         ("%time 1\n" * 600 + "x = (", "syntax"),
+        ("return 1", "syntax"),
+        ("for i in a:\n    pass\nbreak", "syntax"),
+        ("continue", "syntax"),
+        ("def f(x, x):\n    pass", "syntax"),
+        ("nonlocal x", "syntax"),
+        ("def f():\n    x = 1\n    global x", "syntax"),
+        ("class A:\n    yield 1", "syntax"),
+        ("def f():\n    await g()", "syntax"),
+        ("x = 1\nfrom __future__ import annotations", "syntax"),
+        ("%%time\nreturn 1", "syntax"),
+        ("!ls\nbreak", "syntax"),
     ],
 )
 def test_what_it_cannot_is_one(tmp_path: Path, code: str, kind: str) -> None:
     assert kinds(tmp_path, code) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("magic", "found"),
+    [
+        *[(m, []) for m in ("%%time", "%%capture out", "%%prun -q", " \n%%time")],
+        *[(m, ["magic"]) for m in ("%%timeit", "%%writefile a.py", "%%file a.py")],
+        *[
+            (m, ["magic"])
+            for m in ("%%bash", "%%html", "%%script python", "\n%%timeit -n1")
+        ],
+    ],
+)
+def test_an_answer_under_a_magic_has_to_define_something(
+    tmp_path: Path, magic: str, found: list[str]
+) -> None:
+    nb = good()
+    cell(nb, "ratio").source = f"{magic}\n{cell(nb, 'ratio').source}"
+    problems = [f for f in doctor.examine(save(tmp_path, nb), nb, LAB) if not f.note]
+    assert [f.kind for f in problems] == found
+    assert all(f.cell == 22 and not f.fixable for f in problems)
+    assert all("defines nothing" in f.said for f in problems)
+
+
+@pytest.mark.parametrize("name", ["setup", "by_hand"])
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("x = input()", "input"), ("breakpoint()", "input"), ("x = (", "syntax")],
+)
+def test_what_is_kept_as_code_is_read_before_and_after(
+    tmp_path: Path, name: str, code: str, kind: str
+) -> None:
+    nb = good()
+    cell(nb, name).source += f"\n{code}"
+    path = save(tmp_path, nb)
+    before = [f.kind for f in doctor.examine(path, nb, LAB) if not f.note]
+    assert before == ["edited text", kind]
+    assert doctor.run(path, fix=True) == doctor.PROBLEMS
+    fixed = notebooks.read(path)
+    after = [f.kind for f in doctor.examine(path, fixed, LAB) if not f.note]
+    assert after == [kind]
+
+
+def test_what_no_kernel_will_run_is_not_read(tmp_path: Path) -> None:
+    nb = good()
+    cell(nb, "ratio_test").source += "\nx = input("
+    path = save(tmp_path, nb)
+    assert doctor.run(path, fix=True) == doctor.CLEAN
+    assert doctor.run(path) == doctor.CLEAN
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ def test_a_lab_is_located_by_number_name_folder_and_path(here: Path) -> None:
     path = save(here / f"{NAME}.ipynb")
     for asked in ("lab01", NAME, here.name, str(path), path.relative_to(Path.cwd())):
         assert labs.locate(asked).resolve() == path
+    for number in ("1", "01", "001", "lab1", "lab01", "lab001"):
+        assert labs.locate(number) == path
     save(here / "copy.ipynb")
     assert labs.locate("lab01") == path, "the exact name wins"
     path.rename(here / "other.ipynb")
@@ -47,7 +49,21 @@ def test_a_lab_is_located_from_its_home_and_from_beside_it(
     beside = here.parent / "beside"
     beside.mkdir()
     monkeypatch.chdir(beside)
-    assert labs.locate("../lab01").resolve() == path
+    for asked in ("../lab01", "../lab1", "../1"):
+        assert labs.locate(asked).resolve() == path
+    assert labs.locate("1", here.parent) == path
+
+
+def test_a_number_is_the_whole_number(here: Path) -> None:
+    path = save(here / f"{NAME}.ipynb")
+    tenth = here.parent / "lab10_more"
+    tenth.mkdir()
+    other = save(tenth / "lab10_more.ipynb")
+    save(here.parent / "1 (copy).ipynb")
+    for asked in ("1", "01", "lab1", "lab01"):
+        assert labs.locate(asked) == path
+    for asked in ("10", "lab10", "lab010"):
+        assert labs.locate(asked) == other
 
 
 def test_a_folder_with_the_lab_s_own_name_is_meant_before_a_copy_of_it(here: Path) -> None:
@@ -65,6 +81,7 @@ def test_a_folder_with_the_lab_s_own_name_is_meant_before_a_copy_of_it(here: Pat
     [
         *("/no/such/folder", "/no/such/lab*", "*", "**", "[l]ab01", "lab0?", "../[", ""),
         *(".", "..", "~", "~nobody/lab01", "lab01/none", "x" * 300, "x/" * 100, "no\nline"),
+        *("0", "2", "lab2", "1" * 5000, "lab\uff11", "-1", "1.0"),
     ],
 )
 def test_what_is_no_lab_is_said_to_be_none(

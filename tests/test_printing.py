@@ -45,6 +45,21 @@ def test_a_console_of_any_encoding_prints_everything(
         assert written.getvalue().decode("latin-1") == expected
 
 
+def test_the_command_and_a_console_say_the_same_on_a_plain_terminal() -> None:
+    said = "✓ ✗ · − … 中"
+    show = f"console().print({said!r})"
+    code = {
+        "command": f"from tinyrl import cli; cli.app = lambda: print({said!r}); cli.main()",
+        "console": f"from tinyrl.course.printing import console; {show}",
+    }
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    out = {
+        name: subprocess.check_output([sys.executable, "-c", lines], env=environment)
+        for name, lines in code.items()
+    }
+    assert out["command"] == out["console"] == b"+ x - - ... ?\n"
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_the_doctor_speaks_on_a_terminal_that_knows_little(
     tmp_path: Path, encoding: str

@@ -56,11 +56,25 @@ def timed(nb: NotebookNode) -> str:
     return "import numpy as np"
 
 
+def timed_below_a_blank_line(nb: NotebookNode) -> str:
+    line = timed(nb)
+    cell(nb, "setup").source = f"\n{cell(nb, 'setup').source}"
+    return line
+
+
 def answered_in_the_rubric(nb: NotebookNode) -> str:
     text = cell(nb, "open_rubric")
     text.source += "\n\nMy answer: it should be 1. ![](attachment:a.png)"
     text.attachments = {"a.png": {"image/png": "aGk="}}
     return "My answer: it should be 1. ![](attachment:a.png)"
+
+
+def turned_into_code(nb: NotebookNode) -> str:
+    old = cell(nb, "open_rubric")
+    text = f"{old.source}\n\nMine: it should be 1."
+    new = nbformat.v4.new_code_cell(text, metadata=old.metadata)
+    nb.cells[nb.cells.index(old)] = new
+    return "Mine: it should be 1."
 
 
 EDITS: list[tuple[Callable[[NotebookNode], str], str, str]] = [
@@ -69,7 +83,9 @@ EDITS: list[tuple[Callable[[NotebookNode], str], str, str]] = [
     (added_without_metadata, "ratio_test", "raw"),
     (imported, "setup", "code"),
     (timed, "setup", "code"),
+    (timed_below_a_blank_line, "setup", "code"),
     (answered_in_the_rubric, "open_rubric", "markdown"),
+    (turned_into_code, "open_rubric", "markdown"),
 ]
 each = pytest.mark.parametrize(("edit", "name", "kind"), EDITS, ids=lambda x: str(x)[:24])
 
@@ -80,15 +96,15 @@ def test_what_was_written_into_a_cell_of_the_lab_is_kept_above_it(
 ) -> None:
     nb = good()
     written = edit(nb)
-    before = copy.deepcopy(cell(nb, name)) if kind == "markdown" else None
+    (before,) = [copy.deepcopy(c) for c in nb.cells if written in c.source]
     fixed = repaired(nb, LAB)
     assert_gradable(fixed)
     kept = kept_above(fixed, name)
     assert kept.cell_type == kind
     assert written in kept.source
+    assert ("%%" in kept.source) == kept.source.lstrip().startswith("%%")
     assert not grade_id(kept)
-    if before is not None:
-        assert kept.attachments == before.attachments
+    assert kept.get("attachments") == before.get("attachments")
 
 
 @each
@@ -221,3 +237,22 @@ def test_a_long_page_beside_lost_cells_takes_no_time() -> None:
     started = time.monotonic()
     assert_gradable(repaired(nb, LAB))
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{code}\n# said to be kept by `tinyrl lab doctor`",
+        "# kept by `tinyrl lab doctor`\n{code}",
+        "{code}\n# Your version of `setup`, kept by `tinyrl lab doctor`",
+        "# Not: Your version of `setup`, kept by `tinyrl lab doctor`\n{code}",
+    ],
+)
+def test_an_answer_that_speaks_of_the_doctor_is_an_answer(source: str) -> None:
+    nb = good()
+    code = cell(nb, "ratio").source
+    cell(nb, "ratio").source = source.format(code=code)
+    strip_all(nb)
+    fixed = repaired(nb, LAB)
+    assert cell(fixed, "ratio").source == source.format(code=code)
+    assert len(fixed.cells) == len(nb.cells)

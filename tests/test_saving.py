@@ -87,6 +87,36 @@ def test_the_mode_stays_also_under_another_name(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_student_s_file_stays_theirs_when_root_repairs_it(tmp_path: Path) -> None:
+    theirs = (12345, 23456)
+    path = damaged(tmp_path).rename(tmp_path / "mine.ipynb")
+    os.chown(path, *theirs)
+    path.chmod(0o600)
+    assert doctor.run(path, fix=True) == doctor.CLEAN
+    found = [(p.stat().st_uid, p.stat().st_gid) for p in tmp_path.iterdir()]
+    assert found == [theirs, theirs], "the file of another name, and the backup"
+    assert {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_file_that_cannot_be_given_away_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refuse(path: Path, uid: int, gid: int) -> None:
+        asked.append((uid, gid))
+        raise PermissionError(1, "Operation not permitted")
+
+    path = damaged(tmp_path)
+    path.chmod(0o640)
+    owner = (path.stat().st_uid, path.stat().st_gid)
+    monkeypatch.setattr(os, "chown", refuse)
+    assert doctor.run(path, fix=True) == doctor.CLEAN
+    assert asked == [owner, owner]
+    assert {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {0o640}
+
+
 def test_a_new_file_gets_the_mode_of_any_new_file(tmp_path: Path) -> None:
     saving.replace(tmp_path / "a", "text")
     (tmp_path / "b").touch()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .course.streams import make_readable
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 labs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(labs, name="lab", help="Check and repair your copy of a lab.")
 
 Lab = Annotated[
-    Path, typer.Argument(metavar="LAB", help="A lab's name, its notebook, or its folder.")
+    Path,
+    typer.Argument(metavar="LAB", help="A lab's name or number, its notebook or folder."),
 ]
 Rollout = Annotated[
     Path,
@@ -92,7 +94,7 @@ def lab_doctor(
 ) -> None:
     """Find what silently costs marks, and repair it.
 
-    Duplicated, stripped, renamed or converted cells, edited tests, a wrong kernel ...
+    Copied, moved, stripped or converted cells, edited tests, a wrong kernel ...
     """
     from .course import doctor
 
@@ -116,11 +118,7 @@ def diagnose(
 
 def main() -> None:
     """Run the command line; a missing extra is said in one line."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a plain terminal shows ? for what it lacks
+    make_readable()
     try:
         app()
     except ModuleNotFoundError as error:

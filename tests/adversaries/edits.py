@@ -1,4 +1,4 @@
-"""More of the class: what was written into the lab's own cells, and odd characters."""
+"""More of the class: the lab's own cells edited and moved, and odd characters."""
 
 from __future__ import annotations
 
@@ -45,3 +45,21 @@ def half_a_character(nb: NotebookNode, answers: Answers) -> NotebookNode:
 )
 def byte_order_mark(nb: NotebookNode, answers: Answers) -> NotebookNode:
     return answered(nb, answers)
+
+
+@student(said="'setup' is not where the lab has it")
+def moved_cells(nb: NotebookNode, answers: Answers) -> NotebookNode:
+    """Right answers; what they lean on stands at the end, and a test above its answer."""
+    nb = answered(nb, answers)
+    nb.cells.append(nb.cells.pop(nb.cells.index(cell(nb, "setup"))))
+    test = nb.cells.pop(nb.cells.index(cell(nb, "ratio_test")))
+    nb.cells.insert(nb.cells.index(cell(nb, "ratio")), test)
+    return nb
+
+
+@student({"ratio"}, said="under `%%timeit` an answer defines nothing")
+def timed_answer(nb: NotebookNode, answers: Answers) -> NotebookNode:
+    """A right answer that exists only while it is timed; and a cell that cannot run."""
+    nb = answered(nb, answers, ratio=f"%%timeit -n1 -r1\n{answers['ratio']}")
+    nb.cells.append(own("return 1"))
+    return nb

@@ -1,38 +1,33 @@
 """`tinyrl lab doctor`: what silently costs marks in nbgrader, found and repaired.
 
-nbgrader says nothing to a student whose notebook it cannot match: a copied cell, lost
-metadata or another file name give zero. The doctor compares the notebook with the lab as
-it was released, says what is wrong in which cell, and with `fix` writes a repaired file,
+nbgrader says nothing to a student whose notebook it cannot match: a copied or moved cell,
+lost metadata or another file name give zero. The doctor compares the notebook with the lab
+as it was released, says what is wrong in which cell, and with `fix` writes a repaired file,
 after a backup.
 """
 
 from __future__ import annotations
 
-import ast
 import datetime
-import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from rich.console import Console
 from rich.markup import escape
 
 from tinyrl.course import labs, notebooks, repair, saving
-from tinyrl.course.kept import is_kept, kept
+from tinyrl.course.kept import kept
 from tinyrl.course.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook, grade_id, is_test, role
 from tinyrl.course.printing import console, plain
+from tinyrl.course.runnable import troubles
 
 CLEAN, PROBLEMS, USAGE = 0, 1, 2
 KERNEL = "python3"
 FORMAT = 4  # nbformat's major version
 FEW = 3  # cells that are named one by one
-ASKS = ("breakpoint", "input")  # calls that wait for somebody at a keyboard
-TIMED = re.compile(r"\A\s*%%(time|timeit|capture)\b.*")  # the rest of the cell is Python
 
 
 @dataclass(frozen=True)
@@ -106,6 +101,7 @@ def examine(path: Path, nb: NotebookNode, lab: Lab) -> list[Finding]:
     return [
         *_file(path, nb, lab),
         *_cells(nb, lab),
+        *_order(nb, lab),
         *_answers(nb, lab),
         *_notes(path, nb, lab),
     ]
@@ -165,6 +161,20 @@ def _cells(nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
             yield Finding("stranger", f"{stranger!r} is no cell of this lab", index + 1)
 
 
+def _order(nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
+    """Which of the lab's own cells, or of the answers, stand too far up or down."""
+    matching, above, moved = repair.match(nb, lab), "", []
+    copies, places = matching.copies(), matching.places()
+    for name, _ in lab.named():
+        if name in copies and name not in places:
+            where = f"below {above!r}" if above else "first"
+            said = f"{name!r} is not where the lab has it; it belongs {where}"
+            moved.append(Finding("moved", said, copies[name][-1] + 1))
+        above = name
+    many = Finding("moved", f"{len(moved)} cells are not where the lab has them")
+    yield from [many] if len(moved) > FEW else moved
+
+
 def _edits(
     nb: NotebookNode, name: str, original: NotebookNode, copies: list[int]
 ) -> Iterator[Finding]:
@@ -193,40 +203,18 @@ def _settings(cell: NotebookNode) -> dict[str, object]:
 
 
 def _answers(nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
-    """Code of the learner's own that fails, or waits forever, when it is graded."""
+    """Code of the learner's own that fails, or waits forever, when it is graded.
+
+    An edit of a code cell of the lab is that, too: it will run as a cell of its own.
+    """
     names, originals = repair.match(nb, lab).names, dict(lab.named())
     for number, cell in enumerate(nb.cells, start=1):
         original = originals.get(names.get(number - 1, ""))
-        locked = original is not None and role(original, "locked")
-        if locked or is_kept(cell) or (original or cell).cell_type != "code":
-            continue
-        try:
-            tree = _tree(cell.source)
-        except (SyntaxError, ValueError, RuntimeError, MemoryError) as error:
-            said = f"Python cannot read this: {getattr(error, 'msg', error)}"
-            if line := getattr(error, "lineno", None):
-                said += f" (line {line})"
-            yield Finding("syntax", said, number, fixable=False)
-            continue
-        called = {n.func.id for n in ast.walk(tree) if _is_named_call(n)}  # type: ignore[attr-defined]
-        for name in ASKS:
-            if name in called:
-                said = f"`{name}()` waits for a keyboard, and nobody sits there at grading"
-                yield Finding("input", said, number, fixable=False)
-
-
-def _is_named_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-
-
-def _tree(source: str) -> ast.Module:
-    """The code, with IPython's own lines as it rewrites them; raises like `ast.parse`."""
-    with warnings.catch_warnings(action="ignore"):  # of Python's, about the student's code
-        try:
-            return ast.parse(source)
-        except SyntaxError:
-            ipython = TransformerManager()  # type: ignore[no-untyped-call]
-            return ast.parse(ipython.transform_cell(TIMED.sub("", source)))
+        answer = original is not None and role(original, "solution")
+        mine = [original or cell] if answer or original is None else kept(cell, original)
+        if any(c.cell_type == "code" for c in mine):
+            for kind, said in troubles(cell.source, answer):
+                yield Finding(kind, said, number, fixable=False)
 
 
 def _notes(path: Path, nb: NotebookNode, lab: Lab) -> Iterator[Finding]:
@@ -267,7 +255,7 @@ def write(path: Path, nb: NotebookNode, name: str) -> tuple[Path, Path]:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     backup = saving.backup(path, f"{path.stem}.before-doctor-{stamp}.bak")
     try:
-        saving.replace(home, text, mode_of=path)
+        saving.replace(home, text, like=path)
         if home != path:
             path.unlink()
     except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tinyrl.course.notebooks import grade_id, read
 
 RELEASED = Path(__file__).parent / "released"
 RECOGNISED = 0.2  # of a lab's cells have to be there
+NUMBER = re.compile(r"(?:lab)?0*([0-9]+)")  # as people write it: 1, 01, lab1
 
 
 class NoSuchLab(Exception):
@@ -69,9 +71,11 @@ def locate(asked: str | Path, here: Path | None = None) -> Path:
 
 def _like(name: str, here: Path) -> list[Path]:
     """The notebooks whose file or folder begins like `name`, from the likeliest place."""
-    if Path(name).is_absolute() or Path(name).name in ("", ".."):
+    path = Path(name)
+    if path.is_absolute() or path.name in ("", ".."):
         return []
-    start = glob.escape(name)
+    number = NUMBER.fullmatch(path.name)
+    start = glob.escape(str(path.with_name(f"lab{number[1]:0>2}") if number else name))
     for pattern in (f"labs/{start}*/*.ipynb", f"{start}*/*.ipynb", f"{start}*.ipynb"):
         if found := sorted(here.glob(pattern)):
             return found

@@ -1,8 +1,8 @@
 """Bring a notebook back to what nbgrader can grade, without losing what a student wrote.
 
 Each cell is matched to the one of the lab that it once was: by its nbgrader name, by the
-function it defines, by its text, by the cells around it. What somebody wrote into one of
-the lab's own cells is kept above it: kept.py.
+function it defines, by its text, by the cells around it. All of them get the lab's order
+back. What somebody wrote into one of the lab's own cells is kept above it: kept.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import difflib
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
 
@@ -32,6 +32,17 @@ def defined(source: str) -> set[str]:
 def blank(cell: NotebookNode, original: NotebookNode) -> bool:
     """Whether a cell holds nothing but what was released."""
     return cell.source.strip() in ("", original.source.strip())
+
+
+@dataclass
+class Row:
+    """Cells that stand in the lab's order, and how glad we are of each of them."""
+
+    places: dict[str, int] = field(default_factory=dict)
+    good: int = 0
+
+    def worth(self) -> tuple[int, int]:
+        return len(self.places), self.good
 
 
 @dataclass
@@ -88,12 +99,12 @@ class Matching:
         if role(original, "solution"):
             return None
 
+        texts = difflib.SequenceMatcher(b=original.source)
+
         def likeness(index: int) -> float:
-            text, mine = original.source, self.nb.cells[index].source
-            most = 2 * min(len(text), len(mine)) / max(1, len(text) + len(mine))
-            if most < ALIKE:  # a page of output takes difflib seconds
-                return 0.0
-            return difflib.SequenceMatcher(None, text, mine).ratio()
+            texts.set_seq1(self.nb.cells[index].source)
+            # a page of output takes difflib seconds
+            return texts.ratio() if texts.real_quick_ratio() >= ALIKE else 0.0
 
         best = max(self._free(lambda c: True), key=likeness, default=None)
         return best if best is not None and likeness(best) >= ALIKE else None
@@ -101,33 +112,58 @@ class Matching:
     def _by_place(self, name: str, original: NotebookNode) -> int | None:
         """The one cell of its type between the neighbours that the answer used to have.
 
-        Of several, the one that stands directly below the neighbour.
+        Of several texts, the one that stands directly below the neighbour: it follows a
+        question. Code may as well be a scratch cell whose answer was deleted.
         """
         if not role(original, "solution"):
             return None
         order = [n for n, _ in self.lab.named()]
         at = order.index(name)
-        before = [i for i, n in self.names.items() if n in order[:at]]
-        after = [i for i, n in self.names.items() if n in order[at + 1 :]]
+        places = self.places()
+        before = [places[n] for n in order[:at] if n in places]
+        after = [places[n] for n in order[at + 1 :] if n in places]
         low, high = max(before, default=-1), min(after, default=len(self.nb.cells))
         kind = original.cell_type
         free = self._free(lambda c: bool(c.source.strip()) and c.cell_type == kind)
         between = [i for i in free if low < i < high]
-        sure = len(between) == 1 or low + 1 in between[:1]
+        sure = len(between) == 1 or (kind == "markdown" and low + 1 in between[:1])
         return between[0] if sure else None
+
+    def places(self) -> dict[str, int]:
+        """The index of each of the lab's cells that stands in the lab's order.
+
+        As many as can be: who is not here was moved. Of copies that keep the order it is
+        the first, of a cell that is the lab's own rather one that nobody has edited.
+        """
+        cells = list(self.lab.named())
+        order = {name: at for at, (name, _) in enumerate(cells)}
+        best: dict[int, Row] = {}  # by the number of its last cell
+        for index, name in sorted(self.names.items()):
+            at, original = order[name], cells[order[name]][1]
+            rows = (row for last, row in best.items() if last < at)
+            before = max(rows, key=Row.worth, default=Row())
+            # where a test and its answer have changed places, the test was moved
+            answer = role(original, "solution")
+            good = 2 if answer else int(not self._edited(index, original))
+            row = Row({**before.places, name: index}, before.good + good)
+            if at not in best or row.worth() > best[at].worth():
+                best[at] = row
+        return max(best.values(), key=Row.worth, default=Row()).places
 
     def copies(self) -> dict[str, list[int]]:
         """The indices of the cells with each name, the one to be graded last.
 
         That is the last one with work in it, wherever it stands; of a cell that is the
-        lab's own, the last one that nobody has edited.
+        lab's own, the one in its place, or else the last one that nobody has edited.
         """
         originals, by_name = dict(self.lab.named()), defaultdict(list)
+        places = self.places()
         for index, name in sorted(self.names.items()):
             by_name[name].append(index)
         for name, at in by_name.items():
-            wanted = role(originals[name], "solution")
-            at.sort(key=lambda i: (self._edited(i, originals[name]) == wanted, i))
+            answer, place = role(originals[name], "solution"), places.get(name)
+            edited = {i: self._edited(i, originals[name]) for i in at}
+            at.sort(key=lambda i: (not answer and i == place, edited[i] == answer, i))
         return dict(by_name)
 
     def _edited(self, index: int, original: NotebookNode) -> bool:
@@ -145,31 +181,52 @@ def match(nb: NotebookNode, lab: Lab) -> Matching:
 def repaired(nb: NotebookNode, lab: Lab) -> NotebookNode:
     """`nb` with every cell of the lab in it, once, with its metadata and its locked text.
 
-    Copies of an answer come together where the first one stood: the last one with work in
-    it is graded, others with work become ordinary cells before it. A cell that is the
-    lab's own stays where it is, and what somebody wrote into it is kept above it.
+    Copies of an answer come together where the first one in its place stood: the last one
+    with work in it is graded, others with work become ordinary cells before it. What
+    somebody wrote into a cell that is the lab's own is kept above it. Where such cells
+    are not in the lab's order, that is restored: each other cell goes where the cell of
+    the lab goes that it follows.
     """
-    matching, originals = match(nb, lab), dict(lab.named())
-    copies = matching.copies()
-    cells: list[NotebookNode] = []
-    for index, cell in enumerate(nb.cells):
-        name = matching.names.get(index)
-        if name is None:
-            cells.append(ordinary(cell))
-            continue
-        original, (*others, graded) = originals[name], copies[name]
-        if not role(original, "solution"):
-            cells += kept(cell, original)
-            cells += [_restored(cell, original)] if index == graded else []
-        elif index == min(copies[name]):
-            tries = [nb.cells[i] for i in others]
-            cells += [ordinary(c) for c in tries if not blank(c, original)]
-            cells.append(_restored(nb.cells[graded], original))
+    matching = match(nb, lab)
+    copies, places = matching.copies(), matching.places()
+    number = {_mark(cell): at for at, cell in enumerate(lab.notebook.cells)}
+    at, numbered = -1, list[tuple[int, NotebookNode]]()
+    for made in _replaced(matching, copies, places):
+        at = next((number[_mark(c)] for c in made if _mark(c) in number), at)
+        numbered += [(at, cell) for cell in made]
+    if len(places) < len(copies):
+        numbered.sort(key=lambda pair: pair[0])
+    cells = [cell for _, cell in numbered]
     _insert_missing(cells, lab)
     fixed = copy(lab.notebook)
     fixed.cells = cells
     _make_ids_unique(fixed)
     return fixed
+
+
+def _mark(cell: NotebookNode) -> tuple[str | None, str]:
+    """By what a cell of the lab is known in a repaired notebook: its name, or its text."""
+    name = grade_id(cell)
+    return name, "" if name else cell.source.strip()
+
+
+def _replaced(
+    matching: Matching, copies: dict[str, list[int]], places: dict[str, int]
+) -> Iterator[list[NotebookNode]]:
+    """What each cell of the notebook becomes."""
+    originals, nb = dict(matching.lab.named()), matching.nb
+    for index, cell in enumerate(nb.cells):
+        name = matching.names.get(index)
+        if name is None:
+            yield [ordinary(cell)]
+            continue
+        original, (*others, graded) = originals[name], copies[name]
+        if not role(original, "solution"):
+            restored = [_restored(cell, original)] if index == graded else []
+            yield kept(cell, original) + restored
+        elif index == places.get(name, min(copies[name])):
+            tries = [nb.cells[i] for i in others if not blank(nb.cells[i], original)]
+            yield [*map(ordinary, tries), _restored(nb.cells[graded], original)]
 
 
 def _restored(cell: NotebookNode, original: NotebookNode) -> NotebookNode:
