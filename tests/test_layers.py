@@ -19,9 +19,11 @@ from tinyrl.course.build import parse
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src/tinyrl"
 LAYERS = [
-    *("formats", "kernels", "logprobs", "model", "tokens", "tasks", "sampling", "stack"),
-    *("rollout", "scoring", "advantages", "objectives", "correction", "metrics", "trainer"),
-    *("checkpoints", "trace", "diagnosis", "engines", "course", "cli"),
+    *("formats", "attention", "kernels", "logprobs", "moe", "positions", "model"),
+    *("pretrained", "parallel", "tokens", "tasks", "sampling", "stack"),
+    *("rollout", "scoring", "advantages", "objectives", "correction", "metrics"),
+    *("routing", "trainer", "checkpoints", "trace", "diagnosis", "engines", "course"),
+    "cli",
 ]
 MODULES = sorted(p for p in SRC.rglob("*.py") if p != SRC / "__init__.py")
 PYTHON = [

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from tinyrl.kernels import Kernels, Numerics, make
-from tinyrl.model import GPT, Cache, GPTConfig, Positions
+from tinyrl.model import GPT, Cache, GPTConfig
+from tinyrl.positions import Positions
+from tinyrl.pretrained import load_pretrained, save_pretrained
 
 SHAPES = [
     GPTConfig(),
@@ -32,7 +34,7 @@ def test_transformers_computes_the_same_logits(config, attention, tmp_path):
     from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
 
     model, ids = gpt(config), random_ids(5, 28)
-    model.save_pretrained(tmp_path)
+    save_pretrained(model, tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert type(theirs) is Qwen3ForCausalLM
     with torch.no_grad():
@@ -45,7 +47,7 @@ def test_transformers_computes_the_same_gradients(tmp_path):
     from transformers import AutoModelForCausalLM
 
     model, ids = gpt(), random_ids(3, 20)
-    model.save_pretrained(tmp_path)
+    save_pretrained(model, tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
     for m, logits in (
         (model, model(ids, make(Kernels(), Numerics()))),
@@ -120,8 +122,8 @@ def test_since_skips_the_head_and_nothing_else():
 
 def test_the_file_is_the_model(tmp_path):
     model = gpt(seed=3)
-    model.save_pretrained(tmp_path)
-    again = GPT.from_pretrained(tmp_path)
+    save_pretrained(model, tmp_path)
+    again = load_pretrained(tmp_path)
     assert again.config == model.config
     for name, value in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
@@ -164,10 +166,10 @@ def damage_shape(folder: Path) -> None:
     ],
 )
 def test_a_damaged_checkpoint_is_named(damage, message, tmp_path):
-    gpt().save_pretrained(tmp_path)
+    save_pretrained(gpt(), tmp_path)
     damage(tmp_path)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        GPT.from_pretrained(tmp_path)
+        load_pretrained(tmp_path)
 
 
 def test_too_long_a_sequence_is_refused():

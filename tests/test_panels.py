@@ -30,8 +30,8 @@ CHOICES = [
     (side, leaf.path, x)
     for side in SIDES
     for leaf in leaves(Stack())
-    for x in leaf.choices or {int: (-2, 3), float: (0.5, 1.3)}[leaf.type]
-    if x != leaf.value
+    for x in leaf.choices or LABELS[leaf.path].bounds[:2]
+    if x != leaf.value and leaf.path != "router.replay"  # of a mixture of experts only
 ]
 
 
@@ -277,7 +277,7 @@ def test_what_was_seen_is_not_computed_again_and_not_kept_forever(p):
 
 def test_nothing_is_computed_while_a_slider_is_dragged(p):
     sliders = [w for w in all_widgets(p.widget) if "Slider" in type(w).__name__]
-    assert len(sliders) == 5  # two sides of two numbers, and the age
+    assert len(sliders) == 9  # two sides of four numbers, and the age
     assert not any(slider.continuous_update for slider in sliders)
 
 

@@ -7,7 +7,8 @@ import torch
 
 from tinyrl.checkpoints import load
 from tinyrl.kernels import Kernels, Numerics
-from tinyrl.model import GPT, GPTConfig, Positions
+from tinyrl.model import GPT, GPTConfig
+from tinyrl.positions import Positions
 from tinyrl.rollout import rollout
 from tinyrl.sampling import Sampler, gumbel
 from tinyrl.scoring import response_logits, score

@@ -9,10 +9,11 @@ from statistics import mean
 import pytest
 import torch
 
-from tinyrl.checkpoints import HERE, load, train_sft
+from tinyrl.checkpoints import HERE, MOE_STEPS, SHIPPED, load, train_moe, train_sft
 from tinyrl.correction import Correction
 from tinyrl.metrics import compare
 from tinyrl.model import GPT
+from tinyrl.moe import expert_load
 from tinyrl.objectives import LossView
 from tinyrl.sampling import Sampler
 from tinyrl.scoring import score
@@ -57,17 +58,39 @@ def test_sft_makes_the_shipped_checkpoint_and_rl_masters_the_task():
     assert pass_rate(made, TASK, Stack(), seeded(3), n) >= 0.85
 
 
-def test_the_shipped_checkpoint_is_a_folder_that_transformers_loads():
+@pytest.mark.slow
+def test_sft_makes_the_shipped_mixture_and_rl_improves_it():
+    """As above, within 5 standard errors; and its balance loss keeps every expert busy."""
+    for step, (made, _) in enumerate(train_moe()):  # noqa: B007
+        pass
+    assert step + 1 == MOE_STEPS
+    n = 1024
+    both = [pass_rate(m, TASK, Stack(), seeded(1), n) for m in (made, load("moe"))]
+    assert abs(both[0] - both[1]) < 5 * (2 * 0.25 / n) ** 0.5
+    assert 0.25 < both[0] < 0.45
+    for model in (made, load("moe")):
+        batch = generate(model, TASK, TASK.prompts(n, seeded(2)), Stack(), seeded(3))
+        share = expert_load(batch.routes, batch.read)
+        assert share.min() > 1 / 16
+        assert share.max() < 1 / 4
+    for _ in rl(made, TASK, generator=seeded(2), steps=60):
+        pass
+    assert pass_rate(made, TASK, Stack(), seeded(3), n) > both[0] + 0.2
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_checkpoint_is_a_folder_that_transformers_loads(name):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(HERE / "sft")
-    tokenizer = AutoTokenizer.from_pretrained(HERE / "sft")
+    assert (HERE / name / "model.safetensors").stat().st_size < 2e6
+    model = AutoModelForCausalLM.from_pretrained(HERE / name)
+    tokenizer = AutoTokenizer.from_pretrained(HERE / name)
     talk = [{"role": "user", "content": " ".join("314159265358")}]
     ids = tokenizer.apply_chat_template(
         talk, add_generation_prompt=True, return_tensors="pt", return_dict=False
     )
     assert ids[0].tolist() == TASK.tokenizer.chat(talk)
-    ours = load("sft")(ids, Stack().ops())
+    ours = load(name)(ids, Stack().ops())
     with torch.no_grad():
         assert (model(ids).logits - ours).abs().max() <= 1e-5
 

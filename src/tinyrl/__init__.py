@@ -1,9 +1,10 @@
 """tinyrl: training-inference mismatch in LLM reinforcement learning, on a small GPT.
 
 Importing this is cheap: torch comes with the first module that computes. Each file uses
-only those above it: formats, kernels, logprobs, model, tokens, tasks, sampling, stack,
-rollout, scoring, advantages, objectives, correction, metrics, trainer; then what is built
-on them: checkpoints, diagnosis, course, cli.
+only those above it: formats, attention, kernels, logprobs, moe, positions, model,
+pretrained, parallel, tokens, tasks, sampling, stack, rollout, scoring, advantages,
+objectives, correction, metrics, routing, trainer; then what is built on them: checkpoints,
+diagnosis, course, cli.
 """
 
 

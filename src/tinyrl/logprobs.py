@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .kernels import LogSumExp, log_softmax
+
 TOLERANCE = 1e-6
 """How far above 0 a logprob may lie: float32 rounding of log-softmax, nothing more."""
 
@@ -131,7 +133,7 @@ def checked_values(name: str, x: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, x, 0.0)
 
 
-def token_logp(logits: Tensor, ids: Tensor) -> Tensor:
+def token_logp(logits: Tensor, ids: Tensor, way: LogSumExp = "fused") -> Tensor:
     """Logprob of each of `ids [B, T]` under `logits [B, T, V]`: `[B, T]`, in nats."""
     ids = as_tensor("ids", ids)
     if ids.is_floating_point() or ids.dtype == torch.bool:
@@ -144,7 +146,7 @@ def token_logp(logits: Tensor, ids: Tensor) -> Tensor:
         )
     V = logits.shape[-1]
     _refuse((ids < 0) | (ids >= V), ids, "ids", f"is no token of {V}")
-    return torch.log_softmax(logits, -1).gather(-1, ids[..., None])[..., 0]
+    return log_softmax(logits, way).gather(-1, ids[..., None])[..., 0]
 
 
 def masked_sum(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:

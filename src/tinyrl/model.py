@@ -1,9 +1,9 @@
 """A GPT in the shape of Qwen3, small enough for a laptop and real enough for an engine.
 
 Pre-norm RMSNorm, grouped-query attention with normalised queries and keys, rotary
-positions, SwiGLU. The modules only hold parameters, under the names that `transformers`
-gives them in `Qwen3ForCausalLM`; all arithmetic goes through `kernels.Ops`, so one set of
-weights can be run by a training stack and by a rollout stack.
+positions, SwiGLU: one MLP, or with `experts` a mixture of them. The modules only hold
+parameters; all arithmetic goes through `kernels.Ops`, so one set of weights can be run by a
+training stack and by a rollout stack. `pretrained` writes it as `transformers` reads it.
 
 Shapes in one letter: B sequences, T tokens, H query heads, K key heads, D head size,
 V vocabulary.
@@ -11,42 +11,16 @@ V vocabulary.
 
 from __future__ import annotations
 
-import json
 from copy import copy
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from .formats import check_choices
 from .kernels import Ops
-
-
-@dataclass(frozen=True)
-class Positions:
-    """Which position a token is told it has.
-
-    RoPE sees differences only: moving `of="all"` tokens by `offset` changes nothing, moving
-    the "response" alone puts a gap between it and its prompt.
-    """
-
-    offset: int = 0
-    of: Literal["response", "all"] = "response"
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-
-    def ids(self, prompt_length: int, length: int) -> Tensor:
-        """Position ids `[length]` of a prompt and the response behind it."""
-        positions = torch.arange(length)
-        if self.of == "all":
-            return positions + self.offset
-        return torch.where(positions < prompt_length, positions, positions + self.offset)
+from .moe import MoE, Routes, check_routes, linear
+from .positions import Places, places
 
 
 @dataclass(frozen=True)
@@ -60,6 +34,10 @@ class GPTConfig:
     kv_heads: int = 1
     head_dim: int = 32  # the smallest that CPU engines accept
     intermediate: int = 96  # narrower ones learn less reliably
+    experts: int = 0  # 0: dense
+    experts_per_token: int = 2
+    moe_intermediate: int = 48  # of each expert: two are as wide as the dense layer
+    norm_topk: bool = True  # gates sum to 1
     block_size: int = 32  # the longest sequence, and the length of a fixed cache
     rope_base: float = 100.0  # for short sequences; larger ones learn less reliably
     eps: float = 1e-6
@@ -71,21 +49,45 @@ class GPTConfig:
             )
         if self.head_dim % 2:
             raise ValueError(f"head_dim ({self.head_dim}) must be even: RoPE turns pairs")
+        k, E = self.experts_per_token, self.experts
+        if E < 0:
+            raise ValueError(f"experts must be 0 (dense) or more, not {E}")
+        if E and not 1 <= k <= E:
+            raise ValueError(f"experts_per_token must be 1 to experts ({E}), not {k}")
+        if E and self.moe_intermediate < 1:
+            raise ValueError(
+                f"moe_intermediate must be at least 1, not {self.moe_intermediate}"
+            )
 
 
 class Cache:
-    """Keys and values of the tokens so far, kept as the stack's `kv` format holds them."""
+    """Keys and values of the tokens so far, kept as the stack's `kv` format holds them.
+
+    Of a mixture of experts, the routes that the tokens took as well.
+    """
 
     def __init__(self, config: GPTConfig, batch: int) -> None:
         c = config
         shape = (c.layers, 2, batch, c.kv_heads, c.block_size, c.head_dim)
         self.kv, self.length = torch.zeros(shape), 0
+        self.routes: Routes | None = None
+        if c.experts:
+            size = (batch, c.block_size, c.layers, c.experts, c.experts_per_token)
+            self.routes = Routes.blank(*size)
 
     def rows(self, rows: slice) -> Cache:
         """These sequences alone, in the same memory; its length is its own."""
         part = copy(self)
         part.kv = self.kv[:, :, rows]
+        part.routes = None if self.routes is None else self.routes[rows]
         return part
+
+    def extend(self, tokens: int, routes: Routes | None) -> None:
+        """All layers have written these tokens, which took these `routes`."""
+        end = self.length + tokens
+        if self.routes is not None and routes is not None:
+            self.routes[:, self.length : end].copy_(routes)
+        self.length = end
 
     def write(self, layer: int, k: Tensor, v: Tensor, full: bool) -> tuple[Tensor, Tensor]:
         """Append `[B, K, T, D]`; return all so far, or (`full`) the whole padded store."""
@@ -126,15 +128,7 @@ class Attention(nn.Module):
         elif ops.fixed:  # the key axis has the cache's length, whoever asks
             k, v = (nn.functional.pad(t, (0, 0, 0, c.block_size - T)) for t in (k, v))
         y = ops.attention(q, k, v, at.visible[since:])
-        return ops.linear(y.transpose(1, 2).reshape(B, T - since, H * D), self.o_proj)
-
-
-def linear(inputs: int, outputs: int) -> nn.Linear:
-    """A matrix without values yet: torch would draw them from its global generator."""
-    layer: nn.Linear = skip_init(  # type: ignore[no-untyped-call]
-        nn.Linear, inputs, outputs, bias=False
-    )
-    return layer
+        return ops.row_parallel(y.transpose(1, 2).reshape(B, T - since, H * D), self.o_proj)
 
 
 class RMSNorm(nn.Module):
@@ -155,9 +149,8 @@ class MLP(nn.Module):
         self.down_proj = linear(config.intermediate, config.hidden)
 
     def forward(self, x: Tensor, ops: Ops) -> Tensor:
-        return ops.linear(
-            ops.swiglu(ops.linear(x, self.gate_proj, self.up_proj)), self.down_proj
-        )
+        h = ops.swiglu(ops.linear(x, self.gate_proj, self.up_proj))
+        return ops.row_parallel(h, self.down_proj)
 
 
 class Block(nn.Module):
@@ -169,27 +162,27 @@ class Block(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden)
         self.self_attn = Attention(config, layer)
         self.post_attention_layernorm = RMSNorm(config.hidden)
-        self.mlp = MLP(config)
+        c = config
+        sizes = (c.hidden, c.experts, c.experts_per_token, c.moe_intermediate, c.norm_topk)
+        self.mlp = MoE(*sizes) if c.experts else MLP(c)
 
     def forward(
-        self, x: Tensor, ops: Ops, at: Places, cache: Cache | None, since: int
-    ) -> Tensor:
+        self,
+        x: Tensor,
+        ops: Ops,
+        at: Places,
+        cache: Cache | None,
+        since: int,
+        follow: Tensor | None,
+    ) -> tuple[Tensor, Routes | None]:
         h = ops.norm(x, self.input_layernorm.weight, self.eps)
         x = ops.add(x[:, since:], self.self_attn(h, ops, at, cache, since))
         h = ops.norm(x, self.post_attention_layernorm.weight, self.eps)
-        return ops.add(x, self.mlp(h, ops))
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the tokens of one forward pass are and what they may look at.
-
-    `cos` and `sin` are `[T, 1, D]`, `visible` is boolean `[T, S]`.
-    """
-
-    cos: Tensor
-    sin: Tensor
-    visible: Tensor
+        if isinstance(self.mlp, MoE):
+            y, routes = self.mlp(h, ops, follow)
+        else:
+            y, routes = self.mlp(h, ops), None
+        return ops.add(x, y), routes
 
 
 class GPT(nn.Module):
@@ -215,101 +208,82 @@ class GPT(nn.Module):
         self,
         ids: Tensor,
         ops: Ops,
-        positions: Tensor | None = None,
+        positions: Tensor | Places | None = None,
         cache: Cache | None = None,
         since: int = 0,
     ) -> Tensor:
         """Logits `[B, T - since, V]` of the token that follows each of `ids [B, T]`.
 
-        With a `cache`, `ids` continue what it holds. `positions [T]` default to the order.
+        With a `cache`, `ids` continue what it holds. `positions [T]` default to the order;
+        they can come as the `places` made of them.
         Columns before `since` end as keys and values of the last layer: nobody asks what
         follows them.
         """
-        if ids.dim() != 2 or ids.numel() == 0:
-            raise ValueError(f"ids must be [B, T] with tokens, got {list(ids.shape)}")
-        outside = ((ids < 0) | (ids >= self.config.vocab_size)).any(1)
-        if outside.any():
-            row = int(outside.nonzero()[0])
-            last, found = self.config.vocab_size - 1, ids[row].tolist()
-            raise ValueError(f"ids row {row} has an id outside 0..{last}: {found}")
+        return self.routed(ids, ops, positions, cache, since)[0]
+
+    def routed(
+        self,
+        ids: Tensor,
+        ops: Ops,
+        positions: Tensor | Places | None = None,
+        cache: Cache | None = None,
+        since: int = 0,
+        follow: Routes | None = None,
+    ) -> tuple[Tensor, Routes | None]:
+        """The logits of `forward`, and the routes `[B, T, ...]` of a mixture of experts.
+
+        Its routers choose the experts of `follow` where it is given.
+        """
         start = cache.length if cache is not None else 0
+        self._check(ids, start, follow, since)
         end = start + ids.shape[1]
-        if end > self.config.block_size:
-            raise ValueError(
-                f"{end} tokens do not fit in block_size {self.config.block_size}"
-            )
         if positions is None:
             positions = torch.arange(start, end)
-        at = self._places(positions, start, end, ops)
-        x = ops.embed(ids, self.embed_tokens)
-        last = len(self.layers) - 1
+        if isinstance(positions, Tensor):
+            positions = self.places(positions, start)
+        at = positions.part(slice(None), self.config.block_size if ops.fixed else end)
+        x, last = self._embed(ids, ops), len(self.layers) - 1
+        passed: list[Routes] = []
         for layer, block in enumerate(self.layers):
-            x = block(x, ops, at, cache, since if layer == last else 0)
+            skip = since if layer == last else 0
+            told = None if follow is None else follow.experts[:, skip:, layer]
+            x, chosen = block(x, ops, at, cache, skip, told)
+            x = ops.boundary(x) if layer < last else x
+            passed += [chosen] if chosen is not None else []
+        routes = Routes.of_layers(passed, ids.shape[1]) if passed else None
         if cache is not None:
-            cache.length = end
+            cache.extend(end - start, routes)
         x = ops.norm(x, self.norm.weight, self.config.eps)
-        return ops.linear(x, self.lm_head)
+        return ops.head(x, self.lm_head), routes
 
-    def _places(self, positions: Tensor, start: int, end: int, ops: Ops) -> Places:
+    def places(self, positions: Tensor, start: int = 0) -> Places:
+        """What follows from being told `positions [T]`, the first behind `start` tokens.
+
+        Made once for all steps of a rollout, it saves a dozen small operations a step.
+        """
         c = self.config
-        frequency = c.rope_base ** (-torch.arange(0, c.head_dim, 2) / c.head_dim)
-        angle = (positions[:, None].float() * frequency).repeat(1, 2)[:, None]  # [T, 1, D]
-        columns = torch.arange(c.block_size if ops.fixed else end)
-        visible = columns <= torch.arange(start, end)[:, None]
-        return Places(angle.cos(), angle.sin(), visible)
+        return places(positions, start, c.block_size, c.head_dim, c.rope_base)
 
-    def save_pretrained(self, folder: Path | str) -> None:
-        """Write `config.json` and `model.safetensors` as `transformers` reads them."""
-        folder, c = Path(folder), self.config
-        folder.mkdir(parents=True, exist_ok=True)
-        weights = {hf_name(k): v.contiguous() for k, v in self.state_dict().items()}
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-        config = {
-            "architectures": ["Qwen3ForCausalLM"],
-            "model_type": "qwen3",
-            "vocab_size": c.vocab_size,
-            "hidden_size": c.hidden,
-            "num_hidden_layers": c.layers,
-            "num_attention_heads": c.heads,
-            "num_key_value_heads": c.kv_heads,
-            "head_dim": c.head_dim,
-            "intermediate_size": c.intermediate,
-            "max_position_embeddings": c.block_size,
-            "rope_theta": c.rope_base,
-            "rms_norm_eps": c.eps,
-            "tie_word_embeddings": False,
-            "attention_bias": False,
-            "dtype": "float32",
-            "tinyrl": asdict(c),
-        }
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-
-    @classmethod
-    def from_pretrained(cls, folder: Path | str) -> GPT:
-        """Read what `save_pretrained` wrote; a clear error names a file that is amiss."""
-        folder = Path(folder)
-        path = folder / "model.safetensors"
+    def _embed(self, ids: Tensor, ops: Ops) -> Tensor:
         try:
-            config = GPTConfig(**json.loads((folder / "config.json").read_text())["tinyrl"])
-            weights = load_file(path)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"no checkpoint in {folder}: {error}") from None
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"the checkpoint in {folder} is damaged: {error}") from None
-        model = cls(config, torch.Generator())
-        own = {hf_name(name): value for name, value in model.state_dict().items()}
-        for name in sorted(own.keys() | weights.keys()):
-            wanted, found = (_shape(w, name) for w in (own, weights))
-            if found != wanted:
-                raise ValueError(f"{path}: {name} is {found}, config.json wants {wanted}")
-            own[name].copy_(weights[name])
-        return model
+            return ops.embed(ids, self.embed_tokens)
+        except IndexError:  # looking beforehand would cost every step of a rollout
+            last = self.config.vocab_size - 1
+            row = int(((ids < 0) | (ids > last)).any(1).nonzero()[0])
+            found = ids[row].tolist()
+            raise ValueError(
+                f"ids row {row} has an id outside 0..{last}: {found}"
+            ) from None
 
-
-def hf_name(name: str) -> str:
-    """The name of one of our parameters in `transformers`' `Qwen3ForCausalLM`."""
-    return name if name.startswith("lm_head") else f"model.{name}"
-
-
-def _shape(weights: dict[str, Tensor], name: str) -> list[int] | str:
-    return list(weights[name].shape) if name in weights else "nothing"
+    def _check(self, ids: Tensor, start: int, follow: Routes | None, since: int) -> None:
+        c = self.config
+        if ids.dim() != 2 or ids.numel() == 0:
+            raise ValueError(f"ids must be [B, T] with tokens, got {list(ids.shape)}")
+        end = start + ids.shape[1]
+        if end > c.block_size:
+            raise ValueError(f"{end} tokens do not fit in block_size {c.block_size}")
+        if follow is not None and not c.experts:
+            raise ValueError("there are routes to follow, but the model is dense")
+        if follow is not None:
+            shape = (*ids.shape, c.layers, c.experts_per_token)
+            check_routes(follow, shape, c.experts, since)

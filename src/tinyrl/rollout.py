@@ -13,6 +13,8 @@ from torch import Tensor
 
 from .kernels import Ops
 from .model import GPT, Cache
+from .moe import Routes
+from .positions import Places
 from .sampling import gumbel
 from .stack import Stack
 from .tokens import response_mask
@@ -36,6 +38,14 @@ class Batch:
     """Logprob of each token as the rollout stack reported it, `[B, T]`; 0 in padding."""
     top1_rollout: Tensor
     """The rollout stack's likeliest token at each place, `[B, T]`."""
+    routes: Routes | None = None
+    """Of a mixture of experts: the routes of the tokens read, `[B, P + T - 1, ...]`."""
+
+    @property
+    def read(self) -> Tensor:
+        """Boolean `[B, P + T - 1]`: tokens read on the way to a real response token."""
+        prompt = torch.ones_like(self.prompt[:, 1:], dtype=torch.bool)
+        return torch.cat([prompt, self.mask], 1)
 
 
 @torch.no_grad()
@@ -59,9 +69,9 @@ def rollout(
             f"block_size {longest}, not {max_new}"
         )
     ops, cache = stack.ops(), Cache(model.config, B)
-    positions = stack.positions.ids(P, P + max_new)
+    at = model.places(stack.positions.ids(P, P + max_new))
     noise = gumbel((max_new, B, model.config.vocab_size), generator)
-    logits = prefill(model, prompts, ops, positions[:P], cache)
+    logits = prefill(model, prompts, ops, at, cache)
     seen, tokens = [], []
     alive = torch.ones(B, dtype=torch.bool)
     for t in range(max_new):
@@ -71,22 +81,29 @@ def rollout(
         alive = alive & (token != eos_id)
         if t + 1 == max_new or not alive.any():
             break
-        place = positions[P + t : P + t + 1]
+        place = at.part(slice(P + t, P + t + 1))
         logits = model.forward(tokens[-1][:, None], ops, place, cache)[:, 0]
     response, all_logits = torch.stack(tokens, 1), torch.stack(seen, 1)
     mask = response_mask(response, eos_id)
-    logp = stack.sampler.reported(all_logits, response).masked_fill(~mask, 0.0)
-    return Batch(prompts, response, mask, logp, all_logits.argmax(-1))
+    logp = stack.reported(all_logits, response).masked_fill(~mask, 0.0)
+    routes = None if cache.routes is None else cache.routes[:, : cache.length]
+    return Batch(prompts, response, mask, logp, all_logits.argmax(-1), routes)
 
 
-def prefill(
-    model: GPT, prompts: Tensor, ops: Ops, positions: Tensor, cache: Cache
-) -> Tensor:
-    """Read the prompts into the cache; the logits `[B, V]` of what follows them."""
-    parts = []
+def prefill(model: GPT, prompts: Tensor, ops: Ops, at: Places, cache: Cache) -> Tensor:
+    """Read the prompts into the cache; the logits `[B, V]` of what follows them.
+
+    `kernels.prefill` tokens in a pass: what an earlier pass left is read from the cache.
+    """
+    parts, P = [], prompts.shape[1]
+    chunk = ops.kernels.prefill or P
     for start in range(0, len(prompts), PREFILL_ROWS):
         rows = slice(start, start + PREFILL_ROWS)
-        view, since = cache.rows(rows), prompts.shape[1] - 1
-        parts.append(model.forward(prompts[rows], ops, positions, view, since)[:, 0])
-    cache.length = prompts.shape[1]
+        view = cache.rows(rows)
+        for first in range(0, P, chunk):
+            some = slice(first, first + chunk)
+            ids, place = prompts[rows, some], at.part(slice(first, min(P, some.stop)))
+            logits = model.forward(ids, ops, place, view, ids.shape[1] - 1)[:, 0]
+        parts.append(logits)
+    cache.length = P
     return torch.cat(parts)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .formats import check_choices
+from .kernels import LogSumExp
 from .logprobs import token_logp
 
 
@@ -32,11 +33,10 @@ class Sampler:
         """The logits that are sampled from, `[..., V]`."""
         return logits if self.temperature == 1.0 else logits / self.temperature
 
-    def reported(self, logits: Tensor, ids: Tensor) -> Tensor:
+    def reported(self, logits: Tensor, ids: Tensor, way: LogSumExp = "fused") -> Tensor:
         """The logprob reported for `ids [B, T]` under `logits [B, T, V]`: `[B, T]`."""
-        return token_logp(
-            self.process(logits) if self.logprobs == "processed" else logits, ids
-        )
+        seen = self.process(logits) if self.logprobs == "processed" else logits
+        return token_logp(seen, ids, way)
 
 
 def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .model import GPT
+from .moe import Routes
 from .stack import Stack
 
 
@@ -20,26 +21,55 @@ class Score(NamedTuple):
     """The likeliest token at each place."""
     entropy: Tensor
     """Entropy of each next-token distribution, in nats, without gradient."""
+    routes: Routes | None = None
+    """Of a mixture of experts: its routes `[B, P + T - 1, ...]`, logits with gradient."""
 
 
-def score(model: GPT, prompt: Tensor, response: Tensor, stack: Stack) -> Score:
-    """Score `response [B, T]` behind `prompt [B, P]` in one full forward pass."""
-    logits = response_logits(model, prompt, response, stack)
-    logp = stack.sampler.reported(logits, response)
+def score(
+    model: GPT,
+    prompt: Tensor,
+    response: Tensor,
+    stack: Stack,
+    routes: Routes | None = None,
+    old_routes: Routes | None = None,
+) -> Score:
+    """Score `response [B, T]` behind `prompt [B, P]` in one full forward pass.
+
+    `routes` are those that the rollout took (`Batch.routes`), `old_routes` those of the
+    pass that scored the old policy: `stack.router` says which of them are followed.
+    """
+    logits, taken = response_pass(model, prompt, response, stack, routes, old_routes)
+    logp = stack.reported(logits, response)
     with torch.no_grad():
         logq = torch.log_softmax(stack.sampler.process(logits), -1)
         entropy = -(logq.exp() * logq).sum(-1)
-    return Score(logp, logits.argmax(-1), entropy)
+    return Score(logp, logits.argmax(-1), entropy, taken)
 
 
 def response_logits(model: GPT, prompt: Tensor, response: Tensor, stack: Stack) -> Tensor:
     """Logits `[B, T, V]` that the response tokens are drawn from, before the sampler."""
+    return response_pass(model, prompt, response, stack)[0]
+
+
+def response_pass(
+    model: GPT,
+    prompt: Tensor,
+    response: Tensor,
+    stack: Stack,
+    routes: Routes | None = None,
+    old_routes: Routes | None = None,
+) -> tuple[Tensor, Routes | None]:
+    """The logits of `response_logits`, and the routes of a mixture of experts."""
     if prompt.dim() != 2 or response.dim() != 2 or len(prompt) != len(response):
         shapes = f"{list(prompt.shape)} and {list(response.shape)}"
         raise ValueError(f"prompt and response must be [B, P] and [B, T], got {shapes}")
     if prompt.shape[1] == 0 or response.shape[1] == 0:
         raise ValueError("prompt and response need at least one token each")
+    replay = stack.router.replay
+    if replay != "none" and not model.config.experts:
+        raise ValueError(f"router.replay is {replay!r}, but the model is dense: no routes")
     P = prompt.shape[1]
     ids = torch.cat([prompt, response], 1)[:, :-1]
     positions = stack.positions.ids(P, ids.shape[1])
-    return model.forward(ids, stack.ops(), positions, since=P - 1)
+    follow = stack.router.follow(routes, old_routes)
+    return model.routed(ids, stack.ops(), positions, since=P - 1, follow=follow)

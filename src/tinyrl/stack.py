@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from torch import Tensor
+
 from .kernels import Kernels, Numerics, Ops, make
-from .model import Positions
+from .moe import Router
+from .positions import Positions
 from .sampling import Sampler
 
 
@@ -22,11 +25,16 @@ class Stack:
     numerics: Numerics = field(default_factory=Numerics)
     kernels: Kernels = field(default_factory=Kernels)
     positions: Positions = field(default_factory=Positions)
+    router: Router = field(default_factory=Router)
     sampler: Sampler = field(default_factory=Sampler)
 
     def ops(self) -> Ops:
         """The operations of one pass or rollout under this stack."""
         return make(self.kernels, self.numerics)
+
+    def reported(self, logits: Tensor, ids: Tensor) -> Tensor:
+        """The logprob reported for `ids [B, T]` under `logits [B, T, V]`: `[B, T]`."""
+        return self.sampler.reported(logits, ids, self.kernels.logsumexp)
 
 
 @dataclass(frozen=True)

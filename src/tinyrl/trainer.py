@@ -21,9 +21,11 @@ from .advantages import group_advantages
 from .correction import Correction
 from .metrics import Mismatch, compare
 from .model import GPT
+from .moe import Routes, balance_loss, router_kl
 from .objectives import LossView, diagnostics, grpo
 from .rollout import Batch, rollout
-from .scoring import response_logits, score
+from .routing import RouteMismatch, compare_routes
+from .scoring import response_pass, score
 from .stack import Stack
 from .tasks import Task
 
@@ -60,23 +62,46 @@ def sft(
     steps: int = 250,
     batch: int = 128,
     lr: float = 4e-3,
+    balance: float = 0.0,
 ) -> Iterator[float]:
     """Learn from the task's demonstrations; yields the loss (nats a token) of each step.
 
     The demonstrations are sloppy on purpose: the skill is there afterwards, and RL has
-    something left to do.
+    something left to do. `balance` times `balance_loss` is added for a mixture of experts.
     """
     optimizer = torch.optim.Adam(model.parameters(), lr, (0.9, 0.99), fused=True)
     for step in range(steps):
         warm = min(1, (step + 1) / 10)
         optimizer.param_groups[0]["lr"] = lr * warm * (1 - step / steps)
         prompts, responses = task.demonstrations(batch, generator)
-        logits = response_logits(model, prompts, responses, Stack())
+        logits, routes = response_pass(model, prompts, responses, Stack())
         loss = F.cross_entropy(logits.flatten(0, 1), responses.flatten())
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        total = loss + router_losses(routes, balance)
+        total.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         yield loss.item()
+
+
+def router_losses(
+    routes: Routes | None,
+    balance: float,
+    consistency: float = 0.0,
+    rollout: Routes | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """What is added to the loss of a mixture of experts: each weight times its loss.
+
+    `mask [B, S]` says which of the tokens read count. A dense model takes no weight.
+    """
+    total = torch.zeros(())
+    if (balance or consistency) and routes is None:
+        raise ValueError("balance and consistency are for experts, but the model is dense")
+    if balance and routes is not None:
+        total = total + balance * balance_loss(routes, mask)
+    if consistency and routes is not None and rollout is not None:
+        total = total + consistency * router_kl(routes, rollout, mask)
+    return total
 
 
 @dataclass(frozen=True)
@@ -91,12 +116,19 @@ class Recipe:
     max_grad_norm: float = 1.0
     clip_low: float = 0.2
     clip_high: float = 0.2
+    balance: float = 0.0
+    """Weight of `moe.balance_loss`, for a mixture of experts."""
+    consistency: float = 0.0
+    """Weight of `moe.router_kl`: the trainer's routers to the rollout's recorded ones."""
 
     def __post_init__(self) -> None:
         for name, least in (("groups", 1), ("group_size", 2), ("minibatches", 1)):
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
+        for name in ("balance", "consistency"):
+            if not 0 <= getattr(self, name) < torch.inf:
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.groups * self.group_size % self.minibatches:
             raise ValueError(
                 f"{self.groups * self.group_size} sequences do not split into "
@@ -122,6 +154,8 @@ class Step:
     """Share of tokens that the correction kept."""
     seconds: dict[str, float] = field(repr=False)
     """Wall time of generate, score, backward (with its forward) and bookkeeping."""
+    routes: RouteMismatch | None = None
+    """The same of a mixture's routes; None for a dense model."""
 
 
 def rl(
@@ -146,6 +180,7 @@ def rl(
     the ratio: recomputed by the trainer, or as the rollout reported it. `correction`
     weighs or masks tokens by (trainer's old) / (rollout's) probability; with the rollout as
     anchor the ratio holds that factor already, so only the mask is taken.
+    `train_stack.router` says whose experts the trainer of a mixture follows.
     """
     rollout_stack, train_stack = rollout_stack or Stack(), train_stack or Stack()
     view, correction = view or LossView(), correction or Correction()
@@ -168,7 +203,7 @@ def rl(
         batch = generate(sampler, task, prompts, rollout_stack, generator)
         clock.lap("generate")
         with torch.no_grad():
-            old = score(model, batch.prompt, batch.response, train_stack)
+            old = score(model, batch.prompt, batch.response, train_stack, batch.routes)
         clock.lap("score")
         reward = task.reward(batch.prompt, batch.response, batch.mask)
         mismatch = compare(
@@ -191,8 +226,11 @@ def rl(
             recipe.minibatches
         ):
             ids = batch.response[rows]
-            logits = response_logits(model, batch.prompt[rows], ids, train_stack)
-            logp = train_stack.sampler.reported(logits, ids)
+            theirs, own = (r if r is None else r[rows] for r in (batch.routes, old.routes))
+            logits, routes = response_pass(
+                model, batch.prompt[rows], ids, train_stack, theirs, own
+            )
+            logp = train_stack.reported(logits, ids)
             arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
             loss = grpo(
                 *arrays,
@@ -200,6 +238,9 @@ def rl(
                 eps_high=recipe.clip_high,
                 weight=weight[rows],
                 aggregation=view.aggregation,
+            )
+            loss = loss + router_losses(
+                routes, recipe.balance, recipe.consistency, theirs, batch.read[rows]
             )
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -223,6 +264,7 @@ def rl(
             entropy=old.entropy[batch.mask].mean().item(),
             kept=(kept.sum() / batch.mask.sum()).item(),
             seconds=clock.laps,
+            routes=None if old.routes is None else compare_routes(batch, old),
         )
 
 

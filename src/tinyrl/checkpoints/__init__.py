@@ -1,21 +1,26 @@
-"""The checkpoint that the course ships, and how it was made.
+"""The checkpoints that the course ships, and how they were made.
 
-`sft` answers the running-total task about a third of the time: it has learned from sloppy
-demonstrations, and RL has the rest to do. `python -m tinyrl.checkpoints` makes it again.
+Both answer the running-total task about a third of the time: they have learned from sloppy
+demonstrations, and RL has the rest to do. `sft` is dense; `moe` is a mixture of eight
+experts, two for each token, as wide as `sft` where it is active. `python -m
+tinyrl.checkpoints` makes them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 
 from ..model import GPT, GPTConfig
+from ..pretrained import load_pretrained
 from ..tasks import CumSum
 from ..trainer import sft
 
 HERE = Path(__file__).parent
+MOE_STEPS = 400
+"""After the 250 of `sft` some seeds of a mixture still answer an eighth only."""
 
 
 def load(name: str = "sft") -> GPT:
@@ -23,7 +28,7 @@ def load(name: str = "sft") -> GPT:
     shipped = sorted(p.parent.name for p in HERE.glob("*/config.json"))
     if name not in shipped:
         raise ValueError(f"no checkpoint {name!r} is shipped; there is {shipped}")
-    return GPT.from_pretrained(HERE / name)
+    return load_pretrained(HERE / name)
 
 
 def train_sft(seed: int = 0) -> Iterator[tuple[GPT, float]]:
@@ -33,3 +38,19 @@ def train_sft(seed: int = 0) -> Iterator[tuple[GPT, float]]:
     model = GPT(GPTConfig(), generator)
     for loss in sft(model, task, generator=generator):
         yield model, loss
+
+
+def train_moe(seed: int = 0) -> Iterator[tuple[GPT, float]]:
+    """Train `moe` from nothing, with a balance loss; yields as `train_sft`, 400 times."""
+    generator = torch.Generator().manual_seed(seed)
+    task = CumSum()
+    model = GPT(GPTConfig(experts=8), generator)
+    for loss in sft(model, task, generator=generator, steps=MOE_STEPS, balance=0.01):
+        yield model, loss
+
+
+SHIPPED: dict[str, Callable[[], Iterator[tuple[GPT, float]]]] = {
+    "sft": train_sft,
+    "moe": train_moe,
+}
+"""Each checkpoint's name and what trains it."""

@@ -121,9 +121,9 @@ def make_input(leaf: Field, now: Any) -> Any:
     if leaf.type in (int, float):
         low, high, step = LABELS[leaf.path].bounds or (0, 10, 1)
         slider = widgets.IntSlider if leaf.type is int else widgets.FloatSlider
-        return slider(
-            now, min=min(low, now), max=max(high, now), step=step, continuous_update=False
-        )
+        shown = "d" if leaf.type is int else ".2f" if step > 1e-3 else ".0e"
+        how = {"step": step, "continuous_update": False, "readout_format": shown}
+        return slider(now, min=min(low, now), max=max(high, now), **how)
     raise TypeError(f"no control for {leaf.path}: {leaf.type.__name__}")
 
 

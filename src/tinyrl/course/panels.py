@@ -202,7 +202,8 @@ class MismatchPanel:
     @torch.no_grad()
     def _score(self, stale: int, rollout: Stack, train: Stack) -> Score:
         batch = self._rollout(stale, rollout)
-        return score(self._models[-1], batch.prompt, batch.response, train)
+        ids = (batch.prompt, batch.response)
+        return score(self._models[-1], *ids, train, batch.routes)
 
     def _make_buttons(self) -> dict[str, Any]:
         several = len(self._models) > 1

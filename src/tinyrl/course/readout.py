@@ -15,9 +15,9 @@ SEEN = Words("in real systems", "真实系统中")
 SHOWS, CURE = Words("shows", "表现"), Words("remedy", "对策")
 ORDER = Words(
     "The stacks are the same, and still decoding one token adds in another order than "
-    "scoring all at once. Fixed shapes on both sides make it exact.",
+    "scoring all at once. Fixed shapes and naive attention on both sides make it exact.",
     "两侧设置相同，但逐 token 解码与整段打分的求和次序仍不同。"
-    "两侧都选 fixed 形状即可完全一致。",
+    "两侧都选 fixed 形状和 naive 注意力即可完全一致。",
 )
 
 

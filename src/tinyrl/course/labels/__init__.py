@@ -1,0 +1,29 @@
+"""The one table of words for people: what a stack's fields and the metrics are called.
+
+Code says `numerics.kv`; a learner reads "KV cache", what it is, which option of a real
+system it stands for, how it shows in the numbers and what puts it right. Names of options
+are those of the engines' documentation in 2026.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...formats import FORMATS
+from .inputs import INPUTS
+from .kernels import KERNELS
+from .label import Label
+from .metrics import EXACT, K3_READINGS, METRICS, reading
+from .numerics import NUMERICS
+
+__all__ = ["EXACT", "K3_READINGS", "LABELS", "METRICS", "Label", "reading", "value"]
+
+LABELS: dict[str, Label] = INPUTS | NUMERICS | KERNELS
+"""By path of the stack's field; "weights" is which version of the weights samples."""
+
+
+def value(x: Any) -> str:
+    """A field's value as people write it: `FP8 E4M3`, `0.7`, `free`."""
+    if isinstance(x, float):
+        return f"{x:g}"
+    return str(x).upper().replace("_", " ") if x in FORMATS else str(x)

@@ -1,0 +1,22 @@
+"""What a learner reads of one thing that may differ between rollout and training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..words import Words
+
+
+@dataclass(frozen=True)
+class Label:
+    """Words for one thing that may differ between rollout and training."""
+
+    name: Words
+    help: Words
+    real: Words
+    """What it is called in real systems."""
+    looks: Words
+    """How a difference shows."""
+    remedy: Words
+    bounds: tuple[float, float, float] | None = None
+    """Lowest, highest and step of the control of a number."""
