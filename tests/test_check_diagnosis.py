@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
+from torch import Tensor
 
 from tinyrl.course.exercise import Case, Exercise
 from tinyrl.course.exercises import find
@@ -65,3 +67,54 @@ def test_agreement_by_chance_on_the_example_is_no_diagnosis() -> None:
     assert torch.equal(zeros(*example), inverted(*example))
     verdict = judge(find("token_delta"), zeros)
     assert (verdict.outcome, verdict.mistake) == ("wrong", None)
+
+
+def test_a_mistake_that_raises_is_named_by_where_it_does() -> None:
+    def upto_2(x: float) -> float:
+        return [0.0, 0.0, 4.0][int(x)]
+
+    exercise = small({"upto_2": upto_2, "square": lambda x: x * x})
+    verdict = judge(exercise, lambda x: (1.0, 2.0, 4.0)[int(x)])
+    assert (verdict.stage, verdict.mistake) == ("inputs", "upto_2")
+
+    def other_error(x: float) -> float:
+        if x == 3:
+            raise ValueError
+        return 2 * x
+
+    assert judge(exercise, other_error).mistake is None
+
+
+def replayed(train: Tensor, rollout: Tensor, k: int) -> Tensor:
+    gates: Tensor = find("replayed_gates").reference(train, rollout, k)
+    return gates
+
+
+def test_a_rounding_error_is_no_gradient_into_data() -> None:
+    """The gradient of sum q.detach() log q is 0; in float32 its terms leave some dust."""
+
+    def dusty(train: Tensor, rollout: Tensor, mask: Tensor) -> Tensor:
+        logp, logq = train[mask].log_softmax(-1), rollout[mask].log_softmax(-1)
+        return (logq.exp().detach() * (logq - logp)).sum(-1).mean()
+
+    exercise = find("router_consistency")
+    train, rollout, mask = next(
+        case.args for case in exercise.inputs(0) if case.stage == "gradient"
+    )
+    assert isinstance(rollout, Tensor)
+    rollout = rollout.clone().requires_grad_()
+    assert isinstance(train, Tensor)
+    assert isinstance(mask, Tensor)
+    (dust,) = torch.autograd.grad(dusty(train, rollout, mask), rollout)
+    assert (dust != 0).any()
+    assert judge(exercise, dusty).outcome == "right"
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e3])
+def test_a_gradient_into_data_is_told_in_words_for_any_data(size: float) -> None:
+    def leaks(train: Tensor, rollout: Tensor, k: int) -> Tensor:
+        return replayed(train, rollout, k) + size * (rollout - rollout.detach())
+
+    verdict = judge(find("replayed_gates"), leaks, own=True)
+    assert (verdict.outcome, verdict.stage) == ("wrong", "gradient")
+    assert "`logits_rollout`. That is data" in verdict.text.en

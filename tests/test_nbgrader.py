@@ -59,7 +59,7 @@ def test_a_teacher_who_generates_the_release_gets_the_committed_one(
 ) -> None:
     done = nbgrader(course, "generate_assignment", name)
     assert done.returncode == 0, done.stderr
-    released = [p for p in (course / "labs").rglob("*") if p.is_file()]
+    released = [p for p in (course / "labs" / name).rglob("*") if p.is_file()]
     assert released == [course / "labs" / name / f"{name}.ipynb"], "no .py, no .md"
     committed = ROOT / build.RELEASED / f"{name}.ipynb"
     assert released[0].read_bytes() == committed.read_bytes()

@@ -189,7 +189,10 @@ def test_progress_lists_every_exercise(capsys: pytest.CaptureFixture[str]) -> No
     progress()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "· lab01_two_policies: 1 of 11 solved"
-    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:-1]}
+    mine = lines[1 : 1 + len(LABS["lab01_two_policies"])]
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in mine}
+    headings = [line.split()[1].rstrip(":") for line in lines if line.startswith("· lab")]
+    assert headings == list(LABS)
     assert list(told) == [exercise.name for exercise in LABS["lab01_two_policies"]]
     assert told["token_delta"] == "solved, checked 2 times"
     assert told["ratio"] == "open, hint 1 seen"

@@ -41,7 +41,7 @@ def claim(
     control: Values | None = None,
     how: Literal["mean", "every", "paired"] = "mean",
 ) -> None:
-    """Check `value` against its bounds, print one line, raise `ClaimFailed` if it is off.
+    """Check `value` against its bounds, print it, raise `ClaimFailed` if it is off.
 
     With several values, one a seed, the bounds hold for their "mean", for "every" one, or
     for every difference of a "paired" comparison (give the differences). Bounds include
@@ -56,13 +56,14 @@ def claim(
         controls = _floats(control)
         fooled = _inside(controls, low, high, how)
         control_told = f"; control {_told(controls, how)}"
-    line = f"{name}: {told}, claimed {_range(low, high)}{control_told}"
+    shown = f"{told}, claimed {_range(low, high)}{control_told}"
+    line = f"{name}: {shown}"
     _record(name, values, low, high, holds and not fooled)
     if not holds:
         raise ClaimFailed(f"claim does not hold: {line}")
     if fooled:
         raise ClaimFailed(f"claim says nothing, its control passes too: {line}")
-    print(f"✓ {line}")
+    print(f"✓ {name}:\n  {shown}")  # a name and its numbers rarely fit one line
 
 
 def _floats(value: Values) -> list[float]:

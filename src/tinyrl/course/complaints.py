@@ -108,6 +108,11 @@ def raised(exercise: Exercise, case: Case, attempt: Attempt) -> tuple[Words, Wor
     )
 
 
+def stopped(attempt: Attempt) -> bool:
+    """Whether it was the checks, not the function's own arithmetic, that ended a call."""
+    return _known("", attempt.error) is not None
+
+
 def _known(name: str, error: BaseException | None) -> Words | None:
     """What an answer is told that would end, block or outlast the notebook."""
     match error:
@@ -188,16 +193,17 @@ def nan_gradient(name: str) -> Words:
 def wrong_gradient(name: str) -> Words:
     return Words(
         en=f"The value is right, but the gradient with respect to `{name}` is not: part of "
-        "the way is cut.",
-        zh=f"数值正确，但对 `{name}` 的梯度不对：有一部分路径被切断了。",
+        "the way is cut, or a gradient flows through what should count as a constant.",
+        zh=f"数值正确，但对 `{name}` 的梯度不对：有一部分路径被切断了，或者梯度流过了本应"
+        f"当作常数的部分。",
     )
 
 
 def gradient_into_data(name: str) -> Words:
     return Words(
-        en=f"A gradient reaches `{name}`. Those logprobs are data, recorded before this "
-        "step: `detach()` them.",
-        zh=f"梯度传到了 `{name}`。这些 logprob 是这一步之前记录下来的数据，要 `detach()`。",
+        en=f"A gradient reaches `{name}`. That is data, recorded before this step: "
+        "`detach()` it.",
+        zh=f"梯度传到了 `{name}`。它是这一步之前记录下来的数据，要 `detach()`。",
     )
 
 

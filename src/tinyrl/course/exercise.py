@@ -56,6 +56,8 @@ class Exercise:
     points        of the visible test and of the hidden one
     floor         a size that even a careful float32 answer handles on its way to a smaller
                   value, so that it may lose 16 eps of it
+    exact         its values jump as numbers of a format do, and float32 holds them: nothing
+                  is forgiven for how far they move with an argument
     """
 
     name: str
@@ -71,6 +73,7 @@ class Exercise:
     gradient: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     floor: float = 0.0
+    exact: bool = False
 
     @property
     def arguments(self) -> tuple[str, ...]:

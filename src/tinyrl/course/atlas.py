@@ -1,0 +1,158 @@
+"""The atlas: every field of a stack, changed alone, and what that does to logprobs.
+
+For each field the same checkpoint and the same responses, scored twice: by the base stack
+and by the one with the field changed, as sampler and trainer would. So rows can be
+compared. Words for people are those of `labels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..metrics import Mismatch, compare, token_delta
+from ..model import GPT
+from ..rollout import Batch
+from ..scoring import score
+from ..stack import PRESETS, Stack, replace_at
+from ..tasks import Task
+from ..trainer import generate
+
+Checkpoint = Literal["dense", "moe"]
+Changes = Mapping[str, Any]
+AGE = 8  # updates between the weights of the row "weights"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A field, what it is changed to, and what has to hold for it to act at all.
+
+    `given` is set on both sides. "generate" is for what acts in rollouts only: responses
+    are then sampled anew from the same noise. "replay" is for what needs the routes of a
+    rollout, here one in BF16.
+    """
+
+    path: str
+    to: Any
+    given: Changes = field(default_factory=dict)
+    checkpoint: Checkpoint = "dense"
+    by: Literal["score", "generate", "replay"] = "score"
+
+
+BF16, FP8 = ({f"numerics.{part}": fmt for part in ("weights", "activations")}
+             for fmt in ("bf16", "fp8_e4m3"))  # fmt: skip
+SPLIT, MOVED = {"kernels.tensor_parallel": 2}, {"positions.offset": 1}
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("weights", AGE),
+    Entry("numerics.weights", "bf16"),
+    Entry("numerics.activations", "bf16"),
+    Entry("numerics.kv", "fp8_e4m3"),
+    Entry("numerics.head", "bf16"),
+    Entry("numerics.logits", "bf16"),
+    Entry("numerics.rope", "bf16"),
+    Entry("numerics.boundary", "bf16"),
+    Entry("numerics.partial", "bf16", SPLIT),
+    Entry("numerics.overflow", "nan", FP8),
+    Entry("numerics.router", "bf16", checkpoint="moe"),
+    Entry("kernels.attention", "online"),
+    Entry("kernels.shapes", "fixed"),
+    Entry("kernels.norm", "unfused", BF16),
+    Entry("kernels.norm_eps", 1e-5),
+    Entry("kernels.logsumexp", "naive"),
+    Entry("kernels.tensor_parallel", 2),
+    Entry("kernels.prefill", 4, by="generate"),
+    Entry("positions.offset", 1),
+    Entry("positions.of", "all", MOVED),
+    Entry("router.replay", "rollout", checkpoint="moe", by="replay"),
+    Entry("sampler.temperature", 0.7),
+    Entry("sampler.logprobs", "raw", {"sampler.temperature": 0.7}),
+)
+"""In the order in which stacks list their fields, the weights first."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One entry on one seed: the tokens, and what `compare` says of them."""
+
+    entry: Entry
+    delta: Tensor
+    """Changed minus base, `[B, T]`, 0 in padding."""
+    mask: Tensor
+    mismatch: Mismatch
+
+    @property
+    def growth(self) -> float | None:
+        """p of sd(sum of t deltas) ~ t^p over whole responses; None where all is equal.
+
+        0.5 is a random walk; an error that keeps its sign has 1. Fitted from the third
+        token on: the first ones are the easiest, and would tilt the line.
+        """
+        whole = self.delta[self.mask.all(1)]
+        t = torch.arange(3, whole.shape[1] + 1)
+        sd = whole.double().cumsum(1)[:, t - 1].std(0) if len(whole) > 1 else t * 0.0
+        if not (sd > 0).all():
+            return None
+        x = t.double().log() - t.double().log().mean()
+        return (x @ sd.log() / (x @ x)).item()
+
+
+def survey(
+    versions: Sequence[GPT],
+    moe: GPT,
+    task: Task,
+    seeds: Sequence[int],
+    entries: Sequence[Entry] = ENTRIES,
+    prompts: int = 128,
+) -> Iterator[list[Sighting]]:
+    """Each entry on each seed. `versions` are dense weights, one a step, the newest last.
+
+    Raises `ValueError` if there are fewer versions than the oldest row is old.
+    """
+    if len(versions) <= AGE:
+        raise ValueError(f"versions must be more than {AGE}, not {len(versions)}")
+    models: dict[Checkpoint, GPT] = {"dense": versions[-1], "moe": moe}
+    drawn: dict[tuple[Any, ...], Batch] = {}
+
+    def sampled(checkpoint: Checkpoint, seed: int, stack: Stack) -> Batch:
+        """Responses to the prompts of a seed, drawn once for each stack."""
+        key = (checkpoint, seed, stack)
+        if key not in drawn:
+            generator = torch.Generator().manual_seed(seed)
+            ids = task.prompts(prompts, generator)
+            drawn[key] = generate(models[checkpoint], task, ids, stack, generator)
+        return drawn[key]
+
+    for entry in entries:
+        model = models[entry.checkpoint]
+        changed = versions[-1 - AGE] if entry.path == "weights" else model
+        yield [_sight(entry, model, changed, sampled, seed) for seed in seeds]
+
+
+@torch.no_grad()
+def _sight(entry: Entry, model: GPT, changed: GPT, sampled: Any, seed: int) -> Sighting:
+    base = _set(Stack(), entry.given)
+    stack = base if entry.path == "weights" else replace_at(base, entry.path, entry.to)
+    if entry.by == "generate":
+        b = sampled(entry.checkpoint, seed, stack)
+        one, top1 = b.logp_rollout, b.top1_rollout
+        other = score(model, b.prompt, b.response, base)
+    else:
+        engine = _set(PRESETS["bf16"], {"numerics.router": "bf16"})
+        b = sampled(entry.checkpoint, seed, engine if entry.by == "replay" else base)
+        first = score(model, b.prompt, b.response, base)
+        one, top1 = first.logp, first.top1
+        other = score(changed, b.prompt, b.response, stack, b.routes)
+    both = {"top1_rollout": top1, "top1_train": other.top1}
+    delta = token_delta(one, other.logp, b.mask)
+    return Sighting(entry, delta, b.mask, compare(one, other.logp, b.mask, **both))
+
+
+def _set(stack: Stack, changes: Changes) -> Stack:
+    for path, to in changes.items():
+        stack = replace_at(stack, path, to)
+    return stack
