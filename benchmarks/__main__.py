@@ -1,4 +1,4 @@
-"""Rollouts against transformers and against no cache, an RL step, and the notebooks.
+"""Rollouts against transformers and no cache, an RL step, ways to compute, notebooks.
 
 Every pair of times is taken in turn in this process, on one thread; a figure is the
 median of its repeats, with the fastest and the slowest behind it.
@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,10 +22,10 @@ from tinyrl.course import execute
 from tinyrl.logprobs import token_logp
 from tinyrl.rollout import rollout
 from tinyrl.sampling import gumbel
-from tinyrl.scoring import response_logits
-from tinyrl.stack import PRESETS, Stack
+from tinyrl.scoring import response_logits, score
+from tinyrl.stack import PRESETS, Stack, replace_at
 from tinyrl.tasks import CumSum
-from tinyrl.trainer import rl
+from tinyrl.trainer import generate, rl
 
 REPEATS, NEW = 11, 13
 TASK, EXACT = CumSum(), PRESETS["true_on_policy"]
@@ -130,6 +131,51 @@ def rl_step() -> None:
     console.print(table)
 
 
+def forwards() -> None:
+    """One scoring pass under each way of computing, over that of the FP32 stack."""
+    ways = {"fp32": Stack(), "true on-policy": EXACT}
+    for fmt in ("bf16", "fp16", "fp8_e4m3", "int8", "int4"):
+        both = replace_at(Stack(), "numerics.weights", fmt)
+        ways[f"{fmt} everywhere"] = replace_at(both, "numerics.activations", fmt)
+    for path in ("numerics.kv", "numerics.head", "numerics.rope", "numerics.boundary"):
+        ways[f"{path} bf16"] = replace_at(Stack(), path, "bf16")
+    for path, to in (
+        ("kernels.attention", "naive"),
+        ("kernels.attention", "online"),
+        ("kernels.attention", "split_kv"),
+        ("kernels.norm", "unfused"),
+        ("kernels.logsumexp", "chunked"),
+        ("kernels.tensor_parallel", 2),
+    ):
+        ways[f"{path} {to}"] = replace_at(Stack(), path, to)
+    dense, mixture = load("sft"), load("moe")
+    generator = torch.Generator().manual_seed(0)
+    batch = generate(dense, TASK, TASK.prompts(96, generator), Stack(), generator)
+
+    def forward(model, stack):
+        with torch.no_grad():
+            return score(model, batch.prompt, batch.response, stack)
+
+    rows = {name: (dense, stack) for name, stack in ways.items()}
+    rows["mixture of experts"] = mixture, Stack()
+    times = in_turn(*(partial(forward, *row) for row in rows.values()))
+    middle = [statistics.median(t) for t in times]
+    table = Table(title="scoring 96 sequences, dense in FP32 is 1 (3 is the limit)")
+    for name in ("way", "ms", "ratio"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for name, t in zip(rows, middle, strict=True):
+        table.add_row(name, f"{1e3 * t:.1f}", f"{t / middle[0]:.2f}")
+    wide, slim = (_active(model.config) for model in (mixture, dense))
+    console.print(table, f"Active width of an MLP: mixture {wide}, dense {slim}.")
+
+
+def _active(config) -> int:
+    """Hidden units of the MLP that one token passes."""
+    if not config.experts:
+        return config.intermediate
+    return config.experts_per_token * config.moe_intermediate
+
+
 def notebooks() -> None:
     """Time and peak memory of each notebook, as `tinyrl run` prints them."""
     folder = Path(__file__).parent.parent / "notebooks"
@@ -141,4 +187,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     rollouts()
     rl_step()
+    forwards()
     notebooks()

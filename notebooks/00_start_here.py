@@ -35,6 +35,9 @@ environment.survey()
 # The table knows what you have done. Lessons that it calls *opens later* come with a later
 # release. (It can speak Chinese, as can the checks of the labs:
 # `from tinyrl.course import set_language`, then `set_language("zh")`.)
+#
+# Beside the lessons lies [the atlas](atlas.ipynb): every field of an engine changed alone,
+# with its numbers and its fingerprint. Look things up there.
 
 # %% tags=["anchor:course-map"]
 from tinyrl.course.outline import course_map

@@ -24,8 +24,8 @@ from tinyrl.course.claims import ClaimFailed, claim, seed
 def test_what_holds_prints_one_line(value, how, capsys):
     claim("it", value, **how)
     out = capsys.readouterr().out
-    assert out.startswith("✓ it: ")
-    assert out.count("\n") == 1
+    assert out.startswith("✓ it:\n  ")
+    assert out.count("\n") == 2
 
 
 @pytest.mark.parametrize(

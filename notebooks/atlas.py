@@ -1,0 +1,183 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The atlas
+#
+# > **You see a K3 and a pattern. Which field of the stack does that?**
+#
+# One row for each thing that a stack can do in another way: changed alone, on the same
+# checkpoint, on the same responses. Nothing here is stored; all of it is computed when you
+# run the cells, on three seeds. Five minutes to read, well under a minute to compute.
+#
+# How a row is made: 128 responses are sampled by the base stack, FP32 on ordinary kernels.
+# Two stacks that differ in one field score them, as sampler and trainer would, and `delta`
+# is what lies between. What is special about a row stands in its brackets: a field that
+# another needs to act at all is set on *both* sides (and in the sampler); the router's rows
+# are of the mixture of experts; replay follows the routes of a BF16 rollout; chunked prefill
+# acts on rollouts only, so there the changed stack samples.
+
+# %%
+from copy import deepcopy
+
+import matplotlib.pyplot as plt
+import torch
+from tqdm.auto import tqdm
+
+from tinyrl.advantages import group_advantages
+from tinyrl.checkpoints import load
+from tinyrl.course import claim, style
+from tinyrl.course.atlas import AGE, ENTRIES, survey
+from tinyrl.course.atlas_table import AtlasTable, numbers
+from tinyrl.course.claims import seed
+from tinyrl.course.predictions import predict, reveal
+from tinyrl.objectives import LossView, grpo
+from tinyrl.scoring import score
+from tinyrl.stack import PRESETS, Stack
+from tinyrl.tasks import CumSum
+from tinyrl.trainer import generate, rl
+
+style.use()
+torch.set_num_threads(1)  # small models: a second thread would only wait
+model, moe, task = load("sft"), load("moe"), CumSum()
+
+
+def noise(offset):
+    return torch.Generator().manual_seed(seed(offset))
+
+
+# %%
+fields = ["weights eight updates old", "FP8 KV cache", "positions off by one"]
+predict("atlas.worst", "Which of these has the largest K3?", fields)
+
+# %% [markdown]
+# "Weights" needs versions: eight steps of RL first, each kept.
+
+# %%
+newest, versions = deepcopy(model), [deepcopy(model)]
+for _ in rl(newest, task, generator=noise(1), steps=AGE):
+    versions.append(deepcopy(newest))
+
+seeds = [seed(offset) for offset in range(2, 5)]
+rows = survey(versions, moe, task, seeds)
+atlas = AtlasTable(tqdm(rows, total=len(ENTRIES), desc="fields"))
+atlas
+
+# %% [markdown]
+# **How to read it.** K3 estimates the KL of a token, in nats. *Growth* is the exponent with
+# which the spread of the summed delta grows along a response: about 0.5 is a walk at
+# random; it is a noisy number on thirteen tokens. The fingerprint shows, left, how many
+# tokens have which delta, in decades, exactly 0 in the middle; right, mean |delta| from the
+# first token of the response to the last, each picture on a scale of its own.
+#
+# Three things to see. Fields of *numerics* and *kernels* leave both signs and keep the
+# top-1 token. A change of *meaning* (positions, temperature, weights) is larger by orders
+# of magnitude, and not always visible in top-1. And some rows are exactly or nearly zero:
+# a field that can't hurt here can hurt elsewhere, where its condition is met.
+
+# %%
+by_path = {row[0].entry.path: numbers(row) for row in atlas}
+named = dict(zip(fields, ["weights", "numerics.kv", "positions.offset"]))
+reveal("atlas.worst", max(fields, key=lambda f: by_path[named[f]]["k3"]))
+
+order = sorted(by_path, key=lambda path: by_path[path]["k3"])
+groups = {"kernels": style.TRAIN, "numerics": style.DELTA}
+fig, axes = plt.subplots(figsize=(8.4, 5.2))
+for y, path in enumerate(order):
+    n, colour = by_path[path], groups.get(path.split(".")[0], style.ROLLOUT)
+    ends = [max(n[k], 1e-15) for k in ("k3_lowest", "k3_highest")]
+    axes.plot(ends, [y, y], color=colour, lw=3)
+    axes.plot(max(n["k3"], 1e-15), y, "o", color=colour)
+axes.set_yticks(range(len(order)), order)
+axes.set_xscale("log")
+style.label(axes, "K3 by field, three seeds (0 is drawn at 1e-15)", "K3, nats")
+plt.show()
+
+# %% [markdown]
+# Blue: the order of the arithmetic; violet: formats; orange: everything else. In FP32 an
+# order of addition stays at the floor. The same changes weigh more once the base is BF16:
+# that is what lesson 04 measures.
+
+# %%
+formats = ["weights", "activations", "kv", "head", "logits", "rope", "boundary"]
+worst = max(by_path[f"numerics.{name}"]["k3_highest"] for name in formats)
+claim(
+    "largest K3 of a format, over the smallest of a shift by one",
+    worst / by_path["positions.offset"]["k3_lowest"],
+    at_most=0.001,
+    control=by_path["weights"]["k3"] / by_path["positions.offset"]["k3"],
+)
+kernels = ["attention", "shapes", "logsumexp", "tensor_parallel", "prefill"]
+claim(
+    "largest |delta| of another order of addition in FP32",
+    max(by_path[f"kernels.{name}"]["max"] for name in kernels),
+    at_most=1e-4,
+    control=by_path["kernels.norm"]["max"],
+)
+
+# %% [markdown]
+# ## The fourth part: what the loss sees
+#
+# A `LossView` changes no logprob. It decides which old logprobs stand in the ratio and how
+# tokens are averaged, so its rows are about the gradient: its cosine with the gradient of
+# the default view, and its length over that one's. The rollout runs on INT4 weights.
+
+# %%
+prompts = task.prompts(24, noise(6)).repeat_interleave(8, 0)
+batch = generate(model, task, prompts, PRESETS["int4_weights"], noise(7))
+reward = task.reward(batch.prompt, batch.response, batch.mask)
+A = group_advantages(reward, 8)
+
+
+def gradient(view):
+    """The gradient `[N]` before any update, and the share of clipped tokens."""
+    model.zero_grad()
+    logp = score(model, batch.prompt, batch.response, Stack()).logp
+    old = logp.detach() if view.anchor == "recompute" else batch.logp_rollout
+    loss = grpo(logp, old, A, batch.mask, aggregation=view.aggregation)
+    loss.backward()
+    r = (logp.detach() - old).exp()[batch.mask]
+    outside = ((r < 0.8) | (r > 1.2)).double().mean().item()
+    return torch.cat([p.grad.flatten() for p in model.parameters()]), outside
+
+
+plain, _ = gradient(LossView())
+views = {
+    "as it is": LossView(),
+    "anchor: rollout": LossView(anchor="rollout"),
+    "aggregation: sequence_mean": LossView(aggregation="sequence_mean"),
+}
+print(f"{'loss view':28}{'cosine':>9}{'length':>9}{'outside the clip':>18}")
+for name, view in views.items():
+    g, outside = gradient(view)
+    cosine = torch.cosine_similarity(g, plain, 0).item()
+    length = (g.norm() / plain.norm()).item()
+    print(f"{name:28}{cosine:9.3f}{length:9.2f}{outside:18.1%}")
+
+# %% [markdown]
+# **Anchor** in real systems: verl's and OpenRLHF's bypass mode, slime's
+# `--use-rollout-logprobs`; verl#2996 shows old and new apart at step 0. Remedy: recompute, or
+# a clip that is not centred on another policy. It is the row to remember: it ends the INT4
+# run of notebook 01. **Aggregation**: GRPO's mean over responses against DAPO's over tokens.
+# Responses of this task are nearly all of one length, so both are nearly one here; on
+# responses of unlike length they are not. Remedy: the same on both sides of a comparison.
+#
+# Tokens, the remaining part (templates, masks, roles), get their rows with lesson 05.
+#
+# ## 中文小结
+#
+# 1. 图谱逐项只改一个字段，同一检查点、同一批回复，运行时现算，三个种子。
+# 2. 数值格式与算子次序留下正负都有的小误差，首选 token 基本不变。
+# 3. 位置、温度、旧权重改变的是分布本身，K3 大出几个数量级。
+# 4. FP32 下换一种求和次序只触及最后几位；以 BF16 为底时影响大得多。
+# 5. 有的字段要别的条件才起作用：先满足条件，再看它的影响。
+# 6. LossView 不改变任何 logprob，只改变梯度：把 rollout 的 logprob 当 old 会移动裁剪中心。
+# 7. 增长指数约 0.5 是随机游走；只有十三个 token 时这个数本身很吵。
+# 8. 指纹图左边是 delta 的分布（对数刻度），右边是沿回复位置的平均大小。
+# 9. top-1 一致率几乎看不出问题，不能当监控指标。
+# 10. 对照表格里的“真实系统”一栏，去自己的系统里找同一个开关。

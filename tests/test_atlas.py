@@ -1,0 +1,118 @@
+"""The atlas: no field is missing, and each row shows what its field does."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import re
+
+import pytest
+import torch
+from PIL import Image
+
+from tinyrl.checkpoints import load
+from tinyrl.course.atlas import AGE, ENTRIES, Entry, Sighting, survey
+from tinyrl.course.atlas_table import AtlasTable, numbers, said
+from tinyrl.course.labels import LABELS
+from tinyrl.logprobs import token_logp
+from tinyrl.metrics import compare
+from tinyrl.scoring import response_logits
+from tinyrl.stack import Stack, leaves, replace_at
+from tinyrl.tasks import CumSum
+from tinyrl.trainer import generate
+
+
+@pytest.fixture(scope="module")
+def table() -> AtlasTable:
+    """Two seeds; the older weights are the newest ones with another head."""
+    old, new = load("sft"), load("sft")
+    with torch.no_grad():
+        old.lm_head.weight.mul_(0.9)
+    versions = [*[old] * AGE, new]
+    return AtlasTable(survey(versions, load("moe"), CumSum(), [0, 1], prompts=64))
+
+
+def row(table: AtlasTable, path: str) -> list[Sighting]:
+    return next(rows for rows in table if rows[0].entry.path == path)
+
+
+def test_every_field_has_one_row_and_words() -> None:
+    paths = [entry.path for entry in ENTRIES]
+    assert sorted(paths) == sorted(["weights", *(leaf.path for leaf in leaves(Stack()))])
+    assert set(paths) <= set(LABELS)
+
+
+def test_a_row_changes_its_field_and_nothing_else() -> None:
+    for entry in ENTRIES[1:]:
+        base = Stack()
+        for path, to in entry.given.items():
+            base = replace_at(base, path, to)
+        before = {leaf.path: leaf.value for leaf in leaves(base)}
+        assert before[entry.path] != replace_at_value(base, entry), entry.path
+        assert entry.path not in entry.given
+
+
+def replace_at_value(base: Stack, entry: Entry) -> object:
+    changed = replace_at(base, entry.path, entry.to)
+    return next(leaf.value for leaf in leaves(changed) if leaf.path == entry.path)
+
+
+def test_every_row_but_one_moves_a_logprob(table: AtlasTable) -> None:
+    still = [rows[0].entry.path for rows in table if numbers(rows)["max"] == 0]
+    assert still == ["numerics.overflow"], "nothing on this checkpoint is beyond FP8"
+
+
+def test_a_known_row(table: AtlasTable) -> None:
+    """A temperature on one side: delta from the base logprobs' own logits, in float64."""
+    seen = row(table, "sampler.temperature")[0]
+    task, model = CumSum(), load("sft").double()
+    generator = torch.Generator().manual_seed(0)
+    prompts = task.prompts(64, generator)
+    batch = generate(load("sft"), task, prompts, Stack(), generator)
+    with torch.no_grad():
+        logits = response_logits(model, batch.prompt, batch.response, Stack())
+    cool, warm = (token_logp(logits / T, batch.response) for T in (0.7, 1.0))
+    expected = torch.where(batch.mask, cool - warm, 0.0)
+    torch.testing.assert_close(seen.delta.double(), expected, atol=1e-4, rtol=0)
+
+
+def test_growth_of_known_walks() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 16, generator=generator)
+    mask = torch.ones_like(noise, dtype=torch.bool)
+
+    def growth(delta: torch.Tensor) -> float | None:
+        told = compare(torch.full_like(delta, -50.0), delta - 50.0, mask)
+        return Sighting(ENTRIES[0], delta, mask, told).growth
+
+    assert growth(noise) == pytest.approx(0.5, abs=0.05)
+    assert growth(noise[:, :1].expand(-1, 16)) == pytest.approx(1, abs=1e-6)
+    assert growth(torch.zeros(4000, 16)) is None
+
+
+def test_the_page_shows_every_row_with_its_picture(table: AtlasTable) -> None:
+    page = table._repr_html_()
+    assert page.count("<tr>") == len(ENTRIES) + 1
+    pictures = re.findall(r"data:image/png;base64,([^\"]+)", page)
+    assert len(pictures) == len(ENTRIES)
+    assert len(set(pictures)) > len(ENTRIES) / 2
+    first = Image.open(io.BytesIO(base64.b64decode(pictures[0])))
+    assert first.size[0] > 200
+    assert len(str(table).splitlines()) == len(ENTRIES) + 1
+    assert said(ENTRIES[8]) == "partial sums: BF16 (tensor parallel 2 on both sides)"
+
+
+def test_numbers_are_means_over_seeds(table: AtlasTable) -> None:
+    rows = row(table, "numerics.kv")
+    told, each = numbers(rows), [r.mismatch.k3 for r in rows]
+    assert told["k3"] == pytest.approx(sum(each) / 2)
+    assert (told["k3_lowest"], told["k3_highest"]) == (min(each), max(each))
+    growth = told["growth"]
+    assert growth is not None
+    assert math.isfinite(growth)
+
+
+def test_too_few_versions_are_refused() -> None:
+    with pytest.raises(ValueError, match="versions must be more than 8, not 1"):
+        next(survey([load("sft")], load("moe"), CumSum(), [0]))
