@@ -17,10 +17,11 @@
 #
 # How a row is made: 128 responses are sampled by the base stack, FP32 on ordinary kernels.
 # Two stacks that differ in one field score them, as sampler and trainer would, and `delta`
-# is what lies between. What is special about a row stands in its brackets: a field that
-# another needs to act at all is set on *both* sides (and in the sampler); the router's rows
-# are of the mixture of experts; replay follows the routes of a BF16 rollout; chunked prefill
-# acts on rollouts only, so there the changed stack samples.
+# is what lies between. What is special about a row stands in its brackets: what a field
+# needs to act at all is set on *both* sides (and in the sampler); the router's rows are of
+# the mixture of experts; replay follows the routes of a BF16 rollout; chunked prefill acts
+# on rollouts only, so there the changed stack samples; the last two rows are of the loss's
+# view, and compare the old logprobs that it takes, for a rollout on INT4 weights.
 
 # %%
 from copy import deepcopy
@@ -69,7 +70,8 @@ atlas = AtlasTable(tqdm(rows, total=len(ENTRIES), desc="fields"))
 atlas
 
 # %% [markdown]
-# **How to read it.** K3 estimates the KL of a token, in nats. *Growth* is the exponent with
+# **How to read it.** Names with `#` are public issues in which the field was the cause; for
+# a row without one we know of none. K3 estimates the KL of a token, in nats. *Growth* is the exponent with
 # which the spread of the summed delta grows along a response: about 0.5 is a walk at
 # random; it is a noisy number on thirteen tokens. The fingerprint shows, left, how many
 # tokens have which delta, in decades, exactly 0 in the middle; right, mean |delta| from the

@@ -12,12 +12,14 @@ from tinyrl.course.panels import panel
 from tinyrl.course.words import set_language
 from tinyrl.metrics import Mismatch
 from tinyrl.model import GPT, GPTConfig
+from tinyrl.objectives import LossView
 from tinyrl.stack import PRESETS, Field, Stack, leaves
 from tinyrl.tasks import CumSum
 
 
 def test_every_field_and_every_number_has_words_in_both_languages():
-    assert set(LABELS) == {leaf.path for leaf in leaves(Stack())} | {"weights"}
+    views = {f"view.{f.name}" for f in fields(LossView)}
+    assert set(LABELS) == {leaf.path for leaf in leaves(Stack())} | {"weights"} | views
     assert set(METRICS) == {f.name for f in fields(Mismatch)}
     words = [w for label in LABELS.values() for w in list(vars(label).values())[:5]]
     words += [w for _, w in METRICS.values()] + [w for _, w in K3_READINGS]

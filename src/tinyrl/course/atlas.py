@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..metrics import Mismatch, compare, token_delta
 from ..model import GPT
+from ..objectives import LossView
 from ..rollout import Batch
 from ..scoring import score
 from ..stack import PRESETS, Stack, replace_at
@@ -33,14 +34,15 @@ class Entry:
 
     `given` is set on both sides. "generate" is for what acts in rollouts only: responses
     are then sampled anew from the same noise. "replay" is for what needs the routes of a
-    rollout, here one in BF16.
+    rollout, here one in BF16. "view" is for what the loss takes as old logprobs, here of a
+    rollout on INT4 weights.
     """
 
     path: str
     to: Any
     given: Changes = field(default_factory=dict)
     checkpoint: Checkpoint = "dense"
-    by: Literal["score", "generate", "replay"] = "score"
+    by: Literal["score", "generate", "replay", "view"] = "score"
 
 
 BF16, FP8 = ({f"numerics.{part}": fmt for part in ("weights", "activations")}
@@ -71,8 +73,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("router.replay", "rollout", checkpoint="moe", by="replay"),
     Entry("sampler.temperature", 0.7),
     Entry("sampler.logprobs", "raw", {"sampler.temperature": 0.7}),
+    Entry("view.anchor", "rollout", by="view"),
+    Entry("view.aggregation", "sequence_mean", by="view"),
 )
-"""In the order in which stacks list their fields, the weights first."""
+"""In the order in which stacks list their fields, between the weights and the loss view."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,15 @@ def survey(
 @torch.no_grad()
 def _sight(entry: Entry, model: GPT, changed: GPT, sampled: Any, seed: int) -> Sighting:
     base = _set(Stack(), entry.given)
-    stack = base if entry.path == "weights" else replace_at(base, entry.path, entry.to)
-    if entry.by == "generate":
+    part = entry.path.split(".")[0]
+    stack = base if part in ("weights", "view") else replace_at(base, entry.path, entry.to)
+    if entry.by == "view":
+        b = sampled(entry.checkpoint, seed, PRESETS["int4_weights"])
+        first = other = score(model, b.prompt, b.response, base)
+        one, top1 = first.logp, first.top1
+        if LossView(**{entry.path.removeprefix("view."): entry.to}).anchor == "rollout":
+            one, top1 = b.logp_rollout, b.top1_rollout
+    elif entry.by == "generate":
         b = sampled(entry.checkpoint, seed, stack)
         one, top1 = b.logp_rollout, b.top1_rollout
         other = score(model, b.prompt, b.response, base)
@@ -147,9 +158,8 @@ def _sight(entry: Entry, model: GPT, changed: GPT, sampled: Any, seed: int) -> S
         first = score(model, b.prompt, b.response, base)
         one, top1 = first.logp, first.top1
         other = score(changed, b.prompt, b.response, stack, b.routes)
-    both = {"top1_rollout": top1, "top1_train": other.top1}
-    delta = token_delta(one, other.logp, b.mask)
-    return Sighting(entry, delta, b.mask, compare(one, other.logp, b.mask, **both))
+    told = compare(one, other.logp, b.mask, top1_rollout=top1, top1_train=other.top1)
+    return Sighting(entry, token_delta(one, other.logp, b.mask), b.mask, told)
 
 
 def _set(stack: Stack, changes: Changes) -> Stack:

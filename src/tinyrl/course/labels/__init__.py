@@ -15,11 +15,13 @@ from .kernels import KERNELS
 from .label import Label
 from .metrics import EXACT, K3_READINGS, METRICS, reading
 from .numerics import NUMERICS
+from .view import VIEW
 
 __all__ = ["EXACT", "K3_READINGS", "LABELS", "METRICS", "Label", "reading", "value"]
 
-LABELS: dict[str, Label] = INPUTS | NUMERICS | KERNELS
-"""By path of the stack's field; "weights" is which version of the weights samples."""
+LABELS: dict[str, Label] = INPUTS | NUMERICS | KERNELS | VIEW
+"""By path of the stack's field; "weights" is which version of the weights samples, "view."
+stands before the fields of a `LossView`."""
 
 
 def value(x: Any) -> str:

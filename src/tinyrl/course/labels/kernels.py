@@ -26,8 +26,10 @@ KERNELS: dict[str, Label] = {
         Words("free: a step multiplies what it has; fixed: padded, so a token's "
               "arithmetic does not depend on its neighbours",
               "free：有多少算多少；fixed：补齐到固定大小，运算与同批其他 token 无关"),
-        Words("VLLM_BATCH_INVARIANT=1, SGLang's --enable-deterministic-inference",
-              "VLLM_BATCH_INVARIANT=1；SGLang 的 --enable-deterministic-inference"),
+        Words("VLLM_BATCH_INVARIANT=1, SGLang's --enable-deterministic-inference "
+              "(slime#830)",
+              "VLLM_BATCH_INVARIANT=1；SGLang 的 --enable-deterministic-inference"
+              "（slime#830）"),
         Words("the last bits: decoding one token adds in another order than scoring all",
               "最后几位：逐 token 解码与整段打分的求和次序不同"),
         Words("fixed on both sides, and another attention than sdpa: delta is then exactly "

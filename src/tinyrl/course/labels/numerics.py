@@ -31,8 +31,8 @@ NUMERICS: dict[str, Label] = {
         Words("KV cache", "KV cache 格式"),
         Words("format in which keys and values of earlier tokens are kept",
               "保存先前 token 的 key 与 value 所用的格式"),
-        Words("--kv-cache-dtype fp8_e4m3 of vLLM and SGLang",
-              "vLLM 与 SGLang 的 --kv-cache-dtype fp8_e4m3"),
+        Words("--kv-cache-dtype fp8_e4m3 of vLLM and SGLang (verl#4435)",
+              "vLLM 与 SGLang 的 --kv-cache-dtype fp8_e4m3（verl#4435）"),
         Words("only what is read back is rounded, so it follows how tokens use the "
               "context", "只有读回的内容被舍入，因此取决于 token 如何利用上下文"),
         Words("a 16-bit cache for RL, or calibrated scales",
@@ -70,7 +70,7 @@ NUMERICS: dict[str, Label] = {
               "same: that of the head",
               "logits 离开 LM head 时的格式（温度与 softmax 之前）；same：与 head 相同"),
         Words("a head that returns 16 bits and is upcast afterwards, or a fused one that "
-              "keeps FP32; logits_dtype of NeMo Automodel",
+              "keeps FP32; logits_dtype of NeMo Automodel (open-instruct#1387)",
               "head 输出 16 位后再升精度，或融合内核全程 FP32；NeMo Automodel 的 "
               "logits_dtype"),
         Words("both signs; half a step of the format at the size of the logit: larger "
