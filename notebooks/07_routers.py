@@ -432,14 +432,14 @@ plt.show()
 # %% [markdown]
 # A strong penalty does lower the flip rate. But a router's logits are computed from the
 # stream that carries everything else, so its gradient reshapes that stream, and what is
-# strong enough to be felt costs the policy what it knew, while K3 *grows*. The weak one
-# takes little off the flips, makes K3 grow as well, and its rollouts earn less. These few
-# steps do not make it a remedy, which does not prove that no schedule would. Replay
-# needs no gradient at all.
+# strong enough to be felt costs the policy what it knew. The pictures show the rest: what
+# becomes of K3 (it need not fall with the flips), and what even the weak penalty does to
+# the rollouts' reward. These few steps do not make it a remedy, which does not prove that
+# no schedule would. Replay needs no gradient at all.
 #
-# R3 removes every flip, and the reward is that of doing nothing: **at this size mismatch
-# from routing does not destabilise training**, so the collapse that R3's paper cures is
-# not seen here. What is seen is the mismatch, and that replay removes its part.
+# R3 removes every flip. Compare its pass rate with that of doing nothing: one run each, so
+# only a large difference would count. The collapse that R3's paper cures is not seen **at
+# this size**; what is seen is the mismatch, and that replay removes its part.
 
 # %%
 what = "pass rate over that of the start, INT4, penalty 10 (control: none)"
@@ -487,11 +487,12 @@ for weight in (0.0, 1.0, 100.0):
 
 # %% [markdown]
 # A negative cosine says that the step which evens the load raises the RL loss: the
-# objectives do pull apart on the router, a little. Near zero they mind their own
-# business. Weights in use are 0.001 to 0.01; here even 1 costs nothing that one run
-# could show, and it takes an absurd 100 to see a price. With many experts and long training that peace may end: an expert that is right
-# for a task and overloaded is taken from it. Alternatives move no gradient: a bias on the logits that
-# decides the choice and not the gates (arXiv 2408.15664).
+# objectives pull apart on the router. Near zero they mind their own business. Batches
+# scatter widely, so take the sign of the means and not its size. Weights in use are 0.001
+# to 0.01; the pass rates above are one run each, enough to see a large price and not a
+# small one. With many experts and long training the price may rise: an expert that is
+# right for a task and overloaded is taken from it. Alternatives move no gradient: a bias
+# on the logits that decides the choice and not the gates (arXiv 2408.15664).
 #
 # ## Check yourself
 #
@@ -546,5 +547,5 @@ for weight in (0.0, 1.0, 100.0):
 # 6. BF16 下翻转 token 的 |delta| 是其余 token 的数倍；少数翻转决定 K3，所以要逐个种子看。
 # 7. R3 让训练侧沿用采样侧选出的专家，权重由训练侧的 logits 在该集合上重新计算，路由器仍有梯度。
 # 8. R2 沿用训练侧计算 old logprob 时的选择，只管多次更新之间的翻转，不管两个引擎之间的。
-# 9. 一致性惩罚能减少翻转，但强到有效时会毁掉策略；在这个规模上 R3 也没有改变奖励。
-# 10. 均衡损失与 RL 目标在路由器上略有冲突；常用的小系数在这里看不出代价，系数过大才有。
+# 9. 一致性惩罚能减少翻转，但强到有效时会毁掉策略；在这个规模上看不到 R3 论文所治的崩溃。
+# 10. 均衡损失与 RL 目标在路由器上的梯度方向并不一致；每个系数只跑了一次，小的代价看不出来。
