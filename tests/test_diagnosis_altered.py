@@ -26,11 +26,7 @@ from faults import (
 from policies import Policy, causes, logp, policy, top_k, top_p
 from tinyrl.diagnosis import diagnose
 
-
-@pytest.fixture(params=[8, pytest.param(24, marks=pytest.mark.science)])
-def seeds(request):
-    """A third of them at once, all in `make science`."""
-    return range(request.param)
+SEEDS = range(24)
 
 
 def peaked(seed):
@@ -44,9 +40,9 @@ def peaked(seed):
 @pytest.mark.parametrize("draw", [policy, peaked])
 @pytest.mark.parametrize("side", ["rollout", "trainer"])
 @pytest.mark.parametrize("base", [2, 10])
-def test_a_logarithm_of_another_base_is_named_with_its_side(seeds, draw, side, base):
+def test_a_logarithm_of_another_base_is_named_with_its_side(draw, side, base):
     alone = 0
-    for seed in seeds:
+    for seed in SEEDS:
         p = draw(seed)
         (found,) = diagnose(*logarithm(p, side, base), p.mask).findings
         assert found.cause == "scale"
@@ -54,29 +50,27 @@ def test_a_logarithm_of_another_base_is_named_with_its_side(seeds, draw, side, b
         assert f"multiply the {side}'s by {math.log(base):.4f}" in found.remedy
         assert found.explains > 0.8
         alone += "multiplied by" not in found.what
-    assert (
-        alone >= 0.6 * len(seeds) or draw is peaked
-    )  # too few unsure tokens to tell 0.69 from 0.70
+    assert alone >= 15 or draw is peaked  # too few unsure tokens to tell 0.69 from 0.70
 
 
 NEAR_LOGARITHMS = [0.7, 1 / 0.7, 0.43, 2.3, 1 / 0.43, 1 / 2.3]
 
 
 @pytest.mark.parametrize("k", NEAR_LOGARITHMS)
-def test_a_round_multiple_near_a_logarithm_is_named_too_or_alone(seeds, k):
+def test_a_round_multiple_near_a_logarithm_is_named_too_or_alone(k):
     alone = 0
-    for seed in seeds:
+    for seed in SEEDS:
         for p in (policy(seed), peaked(seed)):
             (found,) = diagnose(*multiplied(p, k), p.mask).findings
             assert "multiplied by" in found.what
             assert "after log-softmax" in found.remedy
             alone += "in log" not in found.what
-    assert alone >= 0.6 * len(seeds)
+    assert alone >= 15
 
 
 @pytest.mark.parametrize("k", [0.5, 0.8, 1.25, 2.0, 7.0, *NEAR_LOGARITHMS])
-def test_another_multiple_is_named_by_its_size(seeds, k):
-    for seed in seeds:
+def test_another_multiple_is_named_by_its_size(k):
+    for seed in SEEDS:
         p = policy(seed)
         (found,) = diagnose(*multiplied(p, k), p.mask).findings
         assert found.cause == "scale"
@@ -103,8 +97,8 @@ def test_what_lies_under_a_multiple_is_told_in_nats():
 
 @pytest.mark.parametrize("T", [0.3, 0.6, 0.9, 1.1, 1.5, 3.0])
 @pytest.mark.parametrize("fault", [temperature, raw_logprobs])
-def test_a_temperature_is_no_multiple(seeds, T, fault):
-    for seed in seeds:
+def test_a_temperature_is_no_multiple(T, fault):
+    for seed in SEEDS:
         for p in (policy(seed), peaked(seed)):
             for found in diagnose(*fault(p, T), p.mask).findings:
                 assert "trainer / rollout" not in found.what + found.evidence
@@ -134,9 +128,9 @@ def test_an_offset_and_a_multiple_of_one_value_are_not_told_apart():
 
 @pytest.mark.parametrize("side", ["rollout", "trainer"])
 @pytest.mark.parametrize("bound", [-5.0, -3.0])
-def test_a_clamp_is_named_or_nothing_is(seeds, side, bound):
+def test_a_clamp_is_named_or_nothing_is(side, bound):
     found = Counter()
-    for seed in seeds:
+    for seed in SEEDS:
         for p in (policy(seed), peaked(seed)):
             a, b = floored(p, side, bound)
             verdict = diagnose(a, b, p.mask)
@@ -148,7 +142,7 @@ def test_a_clamp_is_named_or_nothing_is(seeds, side, bound):
                 assert clamp.value == bound
                 assert f"of the {side} are exactly {bound:g}" in clamp.what
     assert set(found) <= {(0, False), (1, False), (1, True)}
-    assert found[1, True] >= len(seeds) / 2
+    assert found[1, True] >= 12
 
 
 def test_a_clamp_takes_no_offset_with_it_and_hides_none():
@@ -158,8 +152,8 @@ def test_a_clamp_takes_no_offset_with_it_and_hides_none():
         assert causes(a.clamp(min=-3.0), b, p.mask) == {"clamp", "offset"}
 
 
-def test_a_bound_that_both_sides_share_is_no_fault(seeds):
-    for seed in seeds:
+def test_a_bound_that_both_sides_share_is_no_fault():
+    for seed in SEEDS:
         p = policy(seed)
         a, b = (x.clamp(min=-3.0) for x in rounded(p))
         assert causes(a, b, p.mask) == set()
@@ -174,8 +168,8 @@ def test_one_token_of_one_context_sampled_often_is_no_clamp():
 
 
 @pytest.mark.parametrize("step", [0.01, 0.5, 1.0])
-def test_logprobs_stored_in_steps_are_not_clamped(seeds, step):
-    for seed in seeds:
+def test_logprobs_stored_in_steps_are_not_clamped(step):
+    for seed in SEEDS:
         p = policy(seed)
         a, b = rounded(p)
         assert "clamp" not in causes((a / step).round() * step, b, p.mask)
@@ -212,8 +206,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_named_explains_something_and_not_more_than_all(seeds, fault):
-    for seed in seeds:
+def test_what_is_named_explains_something_and_not_more_than_all(fault):
+    for seed in SEEDS:
         for p in (policy(seed), peaked(seed)) if seed < 6 else (policy(seed),):
             verdict = diagnose(*FAULTS[fault](p), p.mask)
             shares = [found.explains for found in verdict.findings]
@@ -225,9 +219,9 @@ def test_what_is_named_explains_something_and_not_more_than_all(seeds, fault):
 
 
 @pytest.mark.parametrize("mass", [0.8, 0.9])
-def test_an_offset_explains_what_the_kept_mass_does(seeds, mass):
+def test_an_offset_explains_what_the_kept_mass_does(mass):
     """Token by token, the logarithm of the mass that top-p keeps is known here."""
-    for seed in seeds:
+    for seed in SEEDS:
         p = policy(seed)
         roll = p.logits("bf16")
         kept = top_p(roll, mass)
@@ -256,16 +250,16 @@ def test_an_offset_that_hides_the_rest_says_so():
 
 
 @pytest.mark.parametrize(("step", "way"), [(0.03, "from"), (-0.03, "against")])
-def test_logprobs_after_a_step_on_these_tokens_carry_the_caveat(seeds, step, way):
+def test_logprobs_after_a_step_on_these_tokens_carry_the_caveat(step, way):
     found = Counter()
-    for seed in seeds:
+    for seed in SEEDS:
         p = policy(seed)
         for finding in diagnose(*learned(p, step), p.mask).findings:
             found[finding.cause] += 1
             assert finding.cause == "offset"
             assert f"or the trainer has already learned {way} these tokens" in finding.what
             assert finding.remedy.startswith("first make sure that the trainer's logprobs")
-    assert found["offset"] >= len(seeds) / 2
+    assert found["offset"] >= 12
 
 
 def test_each_side_of_an_offset_has_the_caveat_of_its_sign():
