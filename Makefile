@@ -24,12 +24,12 @@ lab: $(STAMP) ## JupyterLab on the course
 	$(PY) -m jupyterlab $(ARGS)
 
 test: $(STAMP) chromium ## all tests but the slow claims: one seed
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 science: $(STAMP) ## every claim of every notebook, on five seeds
 	$(PY) -m pytest -m science $(ARGS)
 
-bench: $(STAMP) ## speed against transformers, time and memory of notebooks
+bench: $(STAMP) ## speed against transformers and of the panel, time and memory of notebooks
 	$(PY) -m benchmarks $(ARGS)
 
 kill-matrix: $(STAMP) ## the checks against known wrong and right answers

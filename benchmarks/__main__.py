@@ -1,4 +1,4 @@
-"""Rollouts against transformers and no cache, an RL step, ways to compute, notebooks.
+"""Rollouts against transformers and no cache, RL step, ways to compute, panel, notebooks.
 
 Every pair of times is taken in turn in this process, on one thread; a figure is the
 median of its repeats, with the fastest and the slowest behind it.
@@ -19,6 +19,7 @@ from rich.table import Table
 
 from tinyrl.checkpoints import HERE, load
 from tinyrl.course import execute
+from tinyrl.course.panels import panel
 from tinyrl.logprobs import token_logp
 from tinyrl.rollout import rollout
 from tinyrl.sampling import gumbel
@@ -176,6 +177,24 @@ def _active(config) -> int:
     return config.experts_per_token * config.moe_intermediate
 
 
+def panel_pictures() -> None:
+    """From a click to the picture: a new setting, and one seen before (limit 150 ms)."""
+    took: dict[str, list[float]] = {"new": [], "seen before": []}
+    for _ in range(3):
+        p = panel([load("sft")] * 2, TASK)
+        for kind in ("new", "seen before"):
+            for button in p.buttons.values():
+                begun = time.perf_counter()
+                button.click()
+                took[kind].append(1e3 * (time.perf_counter() - begun))
+    table = Table(title="a click in the panel, ms")
+    for name in ("setting", "median", "slowest"):
+        table.add_column(name, justify="left" if name == "setting" else "right")
+    for kind, ms in took.items():
+        table.add_row(kind, f"{statistics.median(ms):.0f}", f"{max(ms):.0f}")
+    console.print(table)
+
+
 def notebooks() -> None:
     """Time and peak memory of each notebook, as `tinyrl run` prints them."""
     folder = Path(__file__).parent.parent / "notebooks"
@@ -188,4 +207,5 @@ if __name__ == "__main__":
     rollouts()
     rl_step()
     forwards()
+    panel_pictures()
     notebooks()

@@ -39,7 +39,7 @@ def nbgrader(course: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": bare, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "nbgrader", *arguments]
     return subprocess.run(
-        command, cwd=course, env=environment, capture_output=True, text=True, timeout=280
+        command, cwd=course, env=environment, capture_output=True, text=True, timeout=600
     )
 
 
@@ -115,7 +115,7 @@ def grade_some(
         "--apply",
         f"--seed={SEED}",
     ]
-    subprocess.run(second, cwd=course, check=True, capture_output=True, timeout=280)
+    subprocess.run(second, cwd=course, check=True, capture_output=True, timeout=600)
     assert nbgrader(course, "export").returncode == 0
     return collect(course)
 

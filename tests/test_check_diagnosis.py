@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tinyrl.course.exercise import Case, Exercise
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import judge
+from tinyrl.course.judging import Known, judge, walk
 from tinyrl.course.words import Words
 
 Answer = Callable[..., Any]
@@ -115,6 +115,6 @@ def test_a_gradient_into_data_is_told_in_words_for_any_data(size: float) -> None
     def leaks(train: Tensor, rollout: Tensor, k: int) -> Tensor:
         return replayed(train, rollout, k) + size * (rollout - rollout.detach())
 
-    verdict = judge(find("replayed_gates"), leaks, own=True)
+    verdict = walk(Known(find("replayed_gates"), 0), leaks, own=True)
     assert (verdict.outcome, verdict.stage) == ("wrong", "gradient")
     assert "`logits_rollout`. That is data" in verdict.text.en

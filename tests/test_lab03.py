@@ -17,7 +17,7 @@ from torch import Tensor
 from lab_sources import lab, solution
 from number_formats import NUMPY, every_number
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import judge
+from tinyrl.course.judging import Known, judge, walk
 from tinyrl.course.observing import truth, within
 from tinyrl.formats import quantise
 
@@ -271,4 +271,4 @@ def test_a_right_cast_in_float32_is_not_blamed_for_the_ends_of_float32(
     answer: Callable[..., Tensor],
 ) -> None:
     for seed in range(10):
-        assert judge(find("cast"), answer, seed, own=True).outcome == "right"
+        assert walk(Known(find("cast"), seed), answer, own=True).outcome == "right"

@@ -281,8 +281,8 @@ def test_nothing_is_computed_while_a_slider_is_dragged(p):
     assert not any(slider.continuous_update for slider in sliders)
 
 
-def test_a_cached_picture_is_quick(capsys):
-    """Loose bounds for a busy machine; what is printed is to be looked at."""
+def test_a_cached_picture_is_quick():
+    """A loose bound for a busy machine; `make bench` prints what it takes."""
     p = panel(MODELS, TASK, seed=SEED)
     took = {"new": [], "cached": []}
     for kind in ("new", "cached", "cached"):
@@ -290,9 +290,6 @@ def test_a_cached_picture_is_quick(capsys):
             begun = time.process_time()
             p.buttons[name.en].click()
             took[kind].append(1e3 * (time.process_time() - begun))
-    with capsys.disabled():
-        for kind, ms in took.items():
-            print(f"\npanel, {kind}: {np.median(ms):.0f} ms, slowest {max(ms):.0f} ms")
     assert np.median(took["cached"]) < 400
 
 

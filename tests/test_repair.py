@@ -87,7 +87,9 @@ EDITS: list[tuple[Callable[[NotebookNode], str], str, str]] = [
     (answered_in_the_rubric, "open_rubric", "markdown"),
     (turned_into_code, "open_rubric", "markdown"),
 ]
-each = pytest.mark.parametrize(("edit", "name", "kind"), EDITS, ids=lambda x: str(x)[:24])
+each = pytest.mark.parametrize(
+    ("edit", "name", "kind"), EDITS, ids=lambda x: getattr(x, "__name__", x)
+)
 
 
 @each

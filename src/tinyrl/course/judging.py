@@ -7,7 +7,8 @@ the learner's own outputs, and it alone, is it. The text of the answer is never 
 
 from __future__ import annotations
 
-from builtins import abs, callable, len, list, max, zip  # noqa: UP029  (as in observing.py)
+# As in observing.py.
+from builtins import abs, callable, enumerate, len, list, max, range, zip  # noqa: UP029
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -45,38 +46,65 @@ class Verdict:
     rows: Rows = ()
 
 
-def judge(
-    exercise: Exercise, answer: object, seed: int = SEED, *, own: bool = False
-) -> Verdict:
-    """Walk `answer` through the cases of `seed`, and say how it does.
+class Known:
+    """What the course's own functions do with the cases of a seed, each asked only once."""
+
+    def __init__(self, exercise: Exercise, seed: int) -> None:
+        self.exercise = exercise
+        self.cases = exercise.inputs(seed)
+        self._truths: dict[int, Truth] = {}
+        self._seen: dict[tuple[str, int], Seen] = {}
+
+    def truth(self, i: int) -> Truth:
+        """The right answer to case `i`."""
+        if i not in self._truths:
+            self._truths[i] = truth(self.exercise, self.cases[i])
+        return self._truths[i]
+
+    def mistake(self, name: str, i: int) -> Seen:
+        """What a wrong function of the exercise does with case `i`."""
+        if (name, i) not in self._seen:
+            wrong = self.exercise.mistakes[name][0]
+            self._seen[name, i] = observe(self.exercise, wrong, self.cases[i], own=True)
+        return self._seen[name, i]
+
+
+def judge(exercise: Exercise, answer: object, seed: int = SEED) -> Verdict:
+    """Walk a learner's `answer` through the cases of `seed`, and say how it does."""
+    return walk(Known(exercise, seed), answer)
+
+
+def walk(known: Known, answer: object, *, own: bool = False) -> Verdict:
+    """Walk `answer` through the cases, to the first at which it fails.
 
     An answer may not call the library's functions, unless it is the course's `own`.
     """
+    exercise = known.exercise
     if not callable(answer):
         return _told("blank", complaints.not_callable(exercise.name, answer))
-    trail: list[tuple[Case, Seen]] = []
-    cases = exercise.inputs(seed)
-    for passed, case in enumerate(cases):
+    trail: list[Seen] = []
+    for passed, case in enumerate(known.cases):
         seen = observe(exercise, answer, case)
         if not passed and (blank := complaints.blank(exercise.name, seen.attempt)):
             return _told("blank", blank)
         if seen.attempt.borrowed and not own:
             said = complaints.borrowed(exercise.name, seen.attempt.borrowed[0])
             return _told("wrong", said, passed, case.stage, "borrowed")
-        trail.append((case, seen))
-        if fault := find_fault(exercise, case, seen, truth(exercise, case)):
+        trail.append(seen)
+        if fault := find_fault(exercise, case, seen, known.truth(passed)):
             rows = fault.rows + complaints.printed(seen.attempt)
             verdict = Verdict(
                 "wrong", fault.text, fault.hidden, passed, case.stage, None, rows
             )
             if fault.kind in ("type", "changed") or complaints.stopped(seen.attempt):
                 return verdict
-            mistake = diagnose(exercise, answer, trail, cases[passed + 1 :])
+            mistake = diagnose(known, answer, trail)
             if mistake is None:
                 return verdict
             said = exercise.mistakes[mistake][1]
             return replace(verdict, text=said, hidden=said, mistake=mistake)
-    return _told("right", complaints.solved(exercise.name, len(cases)), len(cases))
+    passed = len(known.cases)
+    return _told("right", complaints.solved(exercise.name, passed), passed)
 
 
 def _told(
@@ -90,34 +118,28 @@ def _told(
     return Verdict(outcome, said, said, passed, stage, mistake)
 
 
-def diagnose(
-    exercise: Exercise, answer: Function, trail: list[tuple[Case, Seen]], left: list[Case]
-) -> str | None:
+def diagnose(known: Known, answer: Function, trail: list[Seen]) -> str | None:
     """The one mistake that explains every output so far, or None.
 
-    It also has to explain the `left` cases of the failed stage and of those for ordinary
+    It also has to explain the cases left of the failed stage and of those for ordinary
     inputs: the numbers of an example can agree by chance. The others, where a second
     mistake may come in, only decide between several.
     """
     stages = list(STAGES)
-    failed, ordinary = stages.index(trail[-1][0].stage), stages.index("inputs")
+    at = len(trail) - 1  # where it failed
+    last = max(stages.index(known.cases[at].stage), stages.index("inputs"))
 
-    def explaining(suspects: list[str], case: Case, seen: Seen) -> list[str]:
-        wrong = exercise.mistakes
-        return [
-            n
-            for n in suspects
-            if same(observe(exercise, wrong[n][0], case, own=True), seen)
-        ]
+    def explaining(suspects: list[str], i: int, seen: Seen) -> list[str]:
+        return [name for name in suspects if same(known.mistake(name, i), seen)]
 
-    suspects = list(exercise.mistakes)
-    for case, seen in reversed(trail):
-        suspects = explaining(suspects, case, seen)
-    for case in left:
-        must = stages.index(case.stage) <= max(failed, ordinary)
+    suspects = list(known.exercise.mistakes)
+    for i in range(at, -1, -1):
+        suspects = explaining(suspects, i, trail[i])
+    for i, case in list(enumerate(known.cases))[at + 1 :]:
+        must = stages.index(case.stage) <= last
         if not suspects or (len(suspects) == 1 and not must):
             break
-        fewer = explaining(suspects, case, observe(exercise, answer, case))
+        fewer = explaining(suspects, i, observe(known.exercise, answer, case))
         suspects = fewer if must else fewer or suspects
     return suspects[0] if len(suspects) == 1 else None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tinyrl.course.exercise import Exercise
 from tinyrl.course.exercises import LABS
-from tinyrl.course.judging import judge
+from tinyrl.course.judging import Known, walk
 
 SEEDS = 20
 
@@ -36,30 +36,27 @@ class Row:
 
 def matrix(exercise: Exercise, seeds: int = SEEDS) -> list[Row]:
     """All rows of one exercise: its mistakes, then its right answers."""
+    known = [Known(exercise, seed) for seed in range(seeds)]
     rows = [
-        _row(exercise, name, function, name, seeds)
+        _row(known, name, function, name)
         for name, (function, _) in exercise.mistakes.items()
     ]
     right = {"reference": exercise.reference, **exercise.alternatives}
-    return rows + [
-        _row(exercise, name, function, None, seeds) for name, function in right.items()
-    ]
+    return rows + [_row(known, name, function, None) for name, function in right.items()]
 
 
-def _row(
-    exercise: Exercise, name: str, function: object, mistake: str | None, seeds: int
-) -> Row:
-    verdicts = [judge(exercise, function, seed, own=True) for seed in range(seeds)]
+def _row(known: list[Known], name: str, function: object, mistake: str | None) -> Row:
+    verdicts = [walk(of_seed, function, own=True) for of_seed in known]
     meant = [
         verdict.outcome == ("wrong" if mistake else "right") and verdict.mistake == mistake
         for verdict in verdicts
     ]
     pairs = list(zip(verdicts, meant, strict=True))
     return Row(
-        exercise.name,
+        known[0].exercise.name,
         name,
         mistake is not None,
-        seeds,
+        len(known),
         sum(meant),
         tuple(dict.fromkeys(v.stage for v in verdicts if v.stage)),
         tuple(dict.fromkeys(f"{v.outcome}: {v.text.en}" for v, ok in pairs if not ok)),

@@ -38,7 +38,9 @@ def few(x: Tensor, y: Tensor) -> bool:
     sure tokens.
     """
     pairs = logit(torch.stack([x, y])[:, :: len(x) // SAMPLE + 1])
-    return len(torch.unique((pairs / 0.05).round(), dim=1).T) < 30
+    # unique(dim=1) is 20 times as slow as numbering each side and then the pairs.
+    a, b = (torch.unique(side, return_inverse=True)[1] for side in (pairs / 0.05).round())
+    return len(torch.unique(a * len(b) + b)) < 30
 
 
 def coarse(x: Tensor) -> float:
@@ -47,12 +49,11 @@ def coarse(x: Tensor) -> float:
     The spacing of floats is no such step: it is finer near 0.
     """
     x = x[x != 0][:: len(x) // SAMPLE + 1]
-    if len(x) < 30 or len(torch.unique(x)) < 3:
+    if len(x) < 30 or not ((x != x.min()) & (x != x.max())).any():
         return 0.0
-    for step in STEPS:
-        if ((x / step).round() - x / step).abs().max() < 0.01:
-            return step
-    return 0.0
+    count = x[:, None] / torch.tensor(STEPS, dtype=x.dtype)
+    fits = ((count.round() - count).abs() < 0.01).all(0)
+    return next((step for step, fit in zip(STEPS, fits, strict=True) if fit), 0.0)
 
 
 def fisher(r: float) -> float:
