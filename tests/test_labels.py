@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tinyrl.course.controls import make_input
-from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, reading
+from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, linked, reading
+from tinyrl.course.labels.citations import CITATION
 from tinyrl.course.panels import panel
 from tinyrl.course.words import set_language
 from tinyrl.metrics import Mismatch
@@ -29,6 +30,18 @@ def test_every_field_and_every_number_has_words_in_both_languages():
         assert not re.search("[\u4e00-\u9fff]", w.en), w
     chinese = [w for w in words if re.search("[\u4e00-\u9fff]", w.zh)]
     assert len(chinese) > 0.9 * len(words)
+
+
+def test_every_field_cites_a_public_issue_alike_in_both_languages_and_links_it():
+    for path, label in LABELS.items():
+        english = CITATION.findall(label.real.en + label.remedy.en)
+        assert english, path
+        assert english == CITATION.findall(label.real.zh + label.remedy.zh), path
+        assert linked(label.real.en + label.remedy.en).count("</a>") == len(english)
+    assert linked("a < b (trl#4159)") == (
+        'a &lt; b (<a href="https://github.com/huggingface/trl/issues/4159" '
+        'target="_blank" rel="noopener">trl#4159</a>)'
+    )
 
 
 def test_a_number_has_a_slider_that_holds_its_default():

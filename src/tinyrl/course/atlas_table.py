@@ -17,7 +17,7 @@ from torch import Tensor
 from ..metrics import Mismatch, by_position
 from . import style
 from .atlas import Entry, Sighting
-from .labels import LABELS, value
+from .labels import LABELS, linked, value
 from .plots import decades
 from .words import Words
 
@@ -144,7 +144,7 @@ def _tr(rows: Sequence[Sighting], picture: bytes) -> str:
         f"{n['top1']:.2f}",
         "–" if n["growth"] is None else f"{n['growth']:.2f}",
         f'<img alt="{ALT}" src="{source}" width="{SIZE[0] * 80:.0f}" {WHOLE}>',
-        f"{escape(str(label.real))}<br><i>{escape(str(label.remedy))}</i>",
+        f"{linked(str(label.real))}<br><i>{linked(str(label.remedy))}</i>",
     )
     style_ = 'style="text-align:left;vertical-align:top"'
     return "<tr>" + "".join(f"<td {style_}>{cell}</td>" for cell in cells) + "</tr>"

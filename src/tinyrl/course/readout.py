@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from ..metrics import Mismatch
 from .controls import SIDES, Setting
-from .labels import LABELS, METRICS, reading, value
+from .labels import LABELS, METRICS, linked, reading, value
 from .words import Words
 
 SEEN = Words("in real systems", "真实系统中")
@@ -45,7 +45,7 @@ def explain(setting: Setting, mismatch: Mismatch) -> str:
             for (side, name), x in zip(SIDES.items(), sides, strict=True)
         )
         rows = ((SEEN, label.real), (SHOWS, label.looks), (CURE, label.remedy))
-        body = "".join(f"<dt>{k}</dt><dd>{html.escape(str(v))}</dd>" for k, v in rows)
+        body = "".join(f"<dt>{k}</dt><dd>{linked(str(v))}</dd>" for k, v in rows)
         parts.append(f"<p>{label.name}: {both}</p><dl>{body}</dl>")
     if not setting.differences() and mismatch.max_abs > 0:
         parts.append(f"<p>{ORDER}</p>")

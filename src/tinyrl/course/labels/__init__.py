@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...formats import FORMATS
+from .citations import linked
 from .inputs import INPUTS
 from .kernels import KERNELS
 from .label import Label
@@ -17,7 +18,16 @@ from .metrics import EXACT, K3_READINGS, METRICS, reading
 from .numerics import NUMERICS
 from .view import VIEW
 
-__all__ = ["EXACT", "K3_READINGS", "LABELS", "METRICS", "Label", "reading", "value"]
+__all__ = [
+    "EXACT",
+    "K3_READINGS",
+    "LABELS",
+    "METRICS",
+    "Label",
+    "linked",
+    "reading",
+    "value",
+]
 
 LABELS: dict[str, Label] = INPUTS | NUMERICS | KERNELS | VIEW
 """By path of the stack's field; "weights" is which version of the weights samples, "view."

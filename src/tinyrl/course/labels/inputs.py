@@ -34,8 +34,9 @@ INPUTS: dict[str, Label] = {
         Words("which tokens are moved; moving all changes nothing, because RoPE sees "
               "differences only",
               "平移哪些 token；全部平移没有影响，因为 RoPE 只看相对位置"),
-        Words("left padding without a mask moves all; a wrong start moves the response",
-              "左填充未加掩码会平移全部；回复起点算错只平移回复"),
+        Words("left padding without position ids moves all (trl#469); a wrong start moves "
+              "the response", "左填充未给 position id 会平移全部（trl#469）；回复起点算错只"
+              "平移回复"),
         Words("nothing by itself; it says where the offset acts",
               "本身无影响；只决定偏移作用在哪里"),
         Words("as for the offset", "同位置偏移"),
@@ -47,9 +48,9 @@ INPUTS: dict[str, Label] = {
               "训练遵循谁的专家选择：自己的、采样时的（R3），或训练侧对旧策略那次前向的"
               "（train，R2）；需 MoE 模型"),
         Words("routing replay of verl, slime, prime-rl and Megatron: R2, R3 "
-              "(prime-rl#3543)",
+              "(prime-rl#3543, Megatron-LM#4168)",
               "verl、slime、prime-rl、Megatron 的 routing replay：R2、R3"
-              "（prime-rl#3543）"),
+              "（prime-rl#3543、Megatron-LM#4168）"),
         Words("without it few tokens have a large delta: those whose experts changed",
               "不重放时少数 token 的 delta 很大：专家发生变化的那些"),
         Words("replay the rollout's routes, with gates from the training logits",
@@ -59,8 +60,8 @@ INPUTS: dict[str, Label] = {
         Words("temperature", "温度"),
         Words("logits are divided by it before the softmax", "softmax 之前 logits 除以它"),
         Words("set in the sampling parameters, forgotten in the trainer, or the reverse "
-              "(trl#3029)",
-              "采样参数里设了，训练侧忘了除，或相反（trl#3029）"),
+              "(trl#3029, trl#4159)",
+              "采样参数里设了，训练侧忘了除，或相反（trl#3029、trl#4159）"),
         Words("likely tokens move one way and unlikely ones the other: the cooler side "
               "is surer", "高概率与低概率 token 朝相反方向偏：温度低的一侧更自信"),
         Words("divide by the same temperature when scoring", "打分时除以同一温度"),
@@ -71,9 +72,9 @@ INPUTS: dict[str, Label] = {
         Words("after temperature (processed: the distribution sampled from) or before it "
               "(raw)", "温度之后（processed：真正采样的分布）或之前（raw）"),
         Words("vLLM's logprobs_mode: raw_logprobs by default, or processed_logprobs "
-              "(vllm#9453)",
+              "(vllm#9453); raw ones divided by the temperature (prime-rl#697)",
               "vLLM 的 logprobs_mode：默认 raw_logprobs，或 processed_logprobs"
-              "（vllm#9453）"),
+              "（vllm#9453）；把 raw 值直接除以温度（prime-rl#697）"),
         Words("nothing at temperature 1; else like a forgotten temperature, or hides one",
               "温度为 1 时无影响；否则像漏掉温度，或掩盖温度差异"),
         Words("report what was sampled from: processed",

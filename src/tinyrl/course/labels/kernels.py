@@ -42,7 +42,9 @@ KERNELS: dict[str, Label] = {
               "fused 只舍入结果；unfused 对平方、均值、开方、乘积、增益逐步舍入；仅当激"
               "活为 16 位时不同"),
         Words("RMSNorm kernels of vLLM, Liger and Apex against a module run step by step "
-              "in 16 bits", "vLLM、Liger、Apex 的 RMSNorm 内核，与以 16 位逐步执行的模块"),
+              "in 16 bits; round before the gain or after it (TransformerEngine#1132)",
+              "vLLM、Liger、Apex 的 RMSNorm 内核，与以 16 位逐步执行的模块；乘增益之前还是"
+              "之后舍入（TransformerEngine#1132）"),
         Words("like activations, and as large; in FP16 a square beyond 65504 overflows",
               "与激活格式相似，大小相当；FP16 下平方超过 65504 会溢出"),
         Words("the same kernel on both sides, with the mean of squares in FP32",
@@ -52,8 +54,10 @@ KERNELS: dict[str, Label] = {
         Words("norm eps", "归一化 eps"),
         Words("added to the mean square before the root; 0 takes the model's own (1e-6)",
               "开方前加到均方上的数；0 表示用模型自带的值（1e-6）"),
-        Words("rms_norm_eps in config.json: lost in a conversion, or a default of 1e-5",
-              "config.json 中的 rms_norm_eps：转换时丢失，或默认成 1e-5"),
+        Words("rms_norm_eps in config.json: lost in a conversion, or a default of 1e-5 "
+              "(Megatron-Bridge#5712)",
+              "config.json 中的 rms_norm_eps：转换时丢失，或默认成 1e-5"
+              "（Megatron-Bridge#5712）"),
         Words("small, smooth and the same at each run; largest where activations are "
               "small", "小而平滑，每次运行相同；激活较小处最大"),
         Words("read it from the checkpoint on both sides", "两侧都从 checkpoint 读取"),
@@ -66,8 +70,9 @@ KERNELS: dict[str, Label] = {
               "上报的 logprob 如何归一化：融合 log-softmax、logit 减整个 logsumexp（"
               "naive），或分段词表合并（chunked）"),
         Words("log_softmax; verl's logprobs_from_logits_v2; vocabulary-parallel and "
-              "chunked cross-entropy",
-              "log_softmax；verl 的 logprobs_from_logits_v2；词表并行或分块的交叉熵"),
+              "chunked cross-entropy; logprobs above 0 from a difference (maxtext#5231)",
+              "log_softmax；verl 的 logprobs_from_logits_v2；词表并行或分块的交叉熵；相减"
+              "得到大于 0 的 logprob（maxtext#5231）"),
         Words("the last bits of FP32, more where all logits are large",
               "FP32 的最后几位；logits 整体很大时更多"),
         Words("harmless in FP32: take the logits to FP32 first",
@@ -91,8 +96,10 @@ KERNELS: dict[str, Label] = {
         Words("prompt tokens that a rollout reads in one pass; 0 is all. Training scores "
               "in one pass, so it acts on the rollout's side only",
               "采样侧一次读入的提示 token 数；0 为全部。训练侧一次打分，因此只影响采样侧"),
-        Words("--max-num-batched-tokens of vLLM, --chunked-prefill-size of SGLang",
-              "vLLM 的 --max-num-batched-tokens，SGLang 的 --chunked-prefill-size"),
+        Words("--max-num-batched-tokens of vLLM, --chunked-prefill-size of SGLang "
+              "(vllm#5952)",
+              "vLLM 的 --max-num-batched-tokens，SGLang 的 --chunked-prefill-size"
+              "（vllm#5952）"),
         Words("the last bits, from matrices of another size", "最后几位，来自矩阵大小不同"),
         Words("harmless by itself; fixed shapes remove it", "本身无害；fixed 形状可消除"),
         (0, 16, 1),

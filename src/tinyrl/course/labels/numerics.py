@@ -9,8 +9,10 @@ NUMERICS: dict[str, Label] = {
     "numerics.weights": Label(
         Words("weights", "权重格式"),
         Words("number format in which the weights are stored", "权重存储所用的数值格式"),
-        Words("--dtype and --quantization of vLLM; an FP8 or INT4 rollout, a BF16 trainer",
-              "vLLM 的 --dtype、--quantization；FP8 或 INT4 rollout 配 BF16 训练"),
+        Words("--dtype and --quantization of vLLM; an FP8 or INT4 rollout, a BF16 trainer; "
+              "BF16 further off than FP16 in one library (transformers#31267)",
+              "vLLM 的 --dtype、--quantization；FP8 或 INT4 rollout 配 BF16 训练；同一个库"
+              "里 BF16 比 FP16 偏差更大（transformers#31267）"),
         Words("largest where the policy is unsure; both signs; the same at each run",
               "策略不确定处最大；正负都有；每次运行相同"),
         Words("same format on both sides, or more mantissa bits (FP16: 3 more than BF16)",
@@ -20,8 +22,10 @@ NUMERICS: dict[str, Label] = {
         Words("activations", "激活格式"),
         Words("format of every operation's result (8 bits and below: of what enters a "
               "matrix product)", "每步运算结果的格式（8 位及以下：矩阵乘法输入的格式）"),
-        Words("--dtype; W8A8 and FP8 kernels; autocast on one side only",
-              "--dtype；W8A8 与 FP8 内核；只有一侧开 autocast"),
+        Words("--dtype; W8A8 and FP8 kernels; autocast on one side only; an FP32 model "
+              "that the engine runs in FP16 (olmo-cookbook#60)",
+              "--dtype；W8A8 与 FP8 内核；只有一侧开 autocast；引擎用 FP16 运行 FP32 模型"
+              "（olmo-cookbook#60）"),
         Words("like weights, often larger: each layer rounds again",
               "与权重相似但常更大：每层都再舍入一次"),
         Words("same format and the same places of rounding on both sides",
@@ -31,8 +35,10 @@ NUMERICS: dict[str, Label] = {
         Words("KV cache", "KV cache 格式"),
         Words("format in which keys and values of earlier tokens are kept",
               "保存先前 token 的 key 与 value 所用的格式"),
-        Words("--kv-cache-dtype fp8_e4m3 of vLLM and SGLang (verl#4435)",
-              "vLLM 与 SGLang 的 --kv-cache-dtype fp8_e4m3（verl#4435）"),
+        Words("--kv-cache-dtype fp8_e4m3 of vLLM and SGLang (verl#4435); decoding and "
+              "scoring apart from the 97th token on (vllm#54035)",
+              "vLLM 与 SGLang 的 --kv-cache-dtype fp8_e4m3（verl#4435）；从第 97 个 token "
+              "起解码与打分不一致（vllm#54035）"),
         Words("only what is read back is rounded, so it follows how tokens use the "
               "context", "只有读回的内容被舍入，因此取决于 token 如何利用上下文"),
         Words("a 16-bit cache for RL, or calibrated scales",
@@ -72,7 +78,7 @@ NUMERICS: dict[str, Label] = {
         Words("a head that returns 16 bits and is upcast afterwards, or a fused one that "
               "keeps FP32; logits_dtype of NeMo Automodel (open-instruct#1387)",
               "head 输出 16 位后再升精度，或融合内核全程 FP32；NeMo Automodel 的 "
-              "logits_dtype"),
+              "logits_dtype（open-instruct#1387）"),
         Words("both signs; half a step of the format at the size of the logit: larger "
               "logits, larger errors",
               "正负都有；误差为该 logit 大小处格式间距的一半：logit 越大误差越大"),
@@ -83,9 +89,9 @@ NUMERICS: dict[str, Label] = {
         Words("format of the table of cosines and sines that turns queries and keys",
               "旋转 query 与 key 所用的 cos/sin 表的格式"),
         Words("cos_sin_cache of vLLM and SGLang, and transformers' rotary module: cast "
-              "to the dtype of the queries, or kept in FP32",
+              "to the dtype of the queries, or kept in FP32 (transformers#25681)",
               "vLLM、SGLang 的 cos_sin_cache 与 transformers 的 rotary 模块：转成 query "
-              "的 dtype，或保持 FP32"),
+              "的 dtype，或保持 FP32（transformers#25681）"),
         Words("every token a little, the same at each run; a table rounds each place by "
               "itself", "每个 token 都有一点，每次运行相同；表中各位置各自舍入"),
         Words("an FP32 table on both sides", "两侧都用 FP32 的表"),
@@ -96,9 +102,9 @@ NUMERICS: dict[str, Label] = {
               "activations are as narrow",
               "一层传给下一层的激活的格式；若激活格式同样窄，则不再损失"),
         Words("--pipeline-parallel-size of vLLM, pipeline_dtype of Megatron: stages send "
-              "activations to each other",
+              "activations to each other; residuals in BF16 or in FP32 (prime-rl#1167)",
               "vLLM 的 --pipeline-parallel-size，Megatron 的 pipeline_dtype：各级之间传"
-              "送激活"),
+              "送激活；残差流用 BF16 还是 FP32（prime-rl#1167）"),
         Words("a split alone changes no bit; the cast does, like activations but once a "
               "layer", "单纯切分不改变任何一位；转换才会，像激活格式但每层只一次"),
         Words("send what the layers compute in", "按层内计算的格式传送"),
@@ -108,10 +114,10 @@ NUMERICS: dict[str, Label] = {
         Words("format of the sums that tensor-parallel ranks exchange; acts only with "
               "tensor parallel 2 or 4",
               "张量并行各 rank 交换的部分和的格式；仅当张量并行为 2 或 4 时起作用"),
-        Words("all-reduce in the model's dtype; VLLM_ROCM_QUICK_REDUCE_QUANTIZATION (FP, "
-              "INT8, INT6, INT4)",
-              "以模型 dtype 做 all-reduce；VLLM_ROCM_QUICK_REDUCE_QUANTIZATION（FP、INT8、"
-              "INT6、INT4）"),
+        Words("all-reduce in the model's dtype, rounded after each rank or once "
+              "(sglang#36143); VLLM_ROCM_QUICK_REDUCE_QUANTIZATION (FP, INT8, INT6, INT4)",
+              "以模型 dtype 做 all-reduce，每个 rank 后舍入或只舍入一次（sglang#36143）；"
+              "VLLM_ROCM_QUICK_REDUCE_QUANTIZATION（FP、INT8、INT6、INT4）"),
         Words("like activations; grows with the number of ranks",
               "与激活格式相似；随 rank 数增大"),
         Words("the same split on both sides, or FP32 sums", "两侧切分相同，或用 FP32 求和"),
@@ -120,8 +126,8 @@ NUMERICS: dict[str, Label] = {
         Words("FP8 overflow", "FP8 溢出"),
         Words("what a value beyond FP8's largest becomes: the largest, or NaN (infinity "
               "in E5M2)", "超出 FP8 最大值时变成什么：取最大值，或 NaN（E5M2 为无穷）"),
-        Words("saturating casts of engines against IEEE casts of libraries",
-              "引擎的饱和转换与库的 IEEE 转换之别"),
+        Words("saturating casts of engines against IEEE casts of libraries (ml_dtypes#260)",
+              "引擎的饱和转换与库的 IEEE 转换之别（ml_dtypes#260）"),
         Words("nothing until one value is too large, then NaN or a jump",
               "平时无影响；一旦有值过大便出现 NaN 或跳变"),
         Words("scale before the cast; watch the largest value", "转换前先缩放；监控最大值"),

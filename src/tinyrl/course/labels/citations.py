@@ -1,0 +1,36 @@
+"""Public issues and pull requests, cited in words as `trl#4159`, as links to read."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+REPOSITORIES = {
+    "Megatron-Bridge": "NVIDIA-NeMo/Megatron-Bridge",
+    "Megatron-LM": "NVIDIA/Megatron-LM",
+    "NeMo-RL": "NVIDIA-NeMo/RL",
+    "TransformerEngine": "NVIDIA/TransformerEngine",
+    "maxtext": "AI-Hypercomputer/maxtext",
+    "ml_dtypes": "jax-ml/ml_dtypes",
+    "olmo-cookbook": "allenai/olmo-cookbook",
+    "open-instruct": "allenai/open-instruct",
+    "prime-rl": "PrimeIntellect-ai/prime-rl",
+    "sglang": "sgl-project/sglang",
+    "slime": "THUDM/slime",
+    "transformers": "huggingface/transformers",
+    "trl": "huggingface/trl",
+    "verl": "verl-project/verl",
+    "vllm": "vllm-project/vllm",
+}
+"""Where each name's issues are; GitHub leads from an issue's address to a pull request."""
+CITATION = re.compile(r"([A-Za-z_-]+)#(\d+)", re.ASCII)
+
+
+def linked(text: str) -> str:
+    """A text as HTML in which each citation is a link."""
+
+    def link(found: re.Match[str]) -> str:
+        page = f"https://github.com/{REPOSITORIES[found[1]]}/issues/{found[2]}"
+        return f'<a href="{page}" target="_blank" rel="noopener">{found[0]}</a>'
+
+    return CITATION.sub(link, escape(text))
