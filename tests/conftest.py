@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+pytest_plugins = ["lab_server"]
+
 torch.set_num_threads(1)  # small models: a second thread only waits, and slows the first
 
 # on a shared machine no example has a time limit

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from lab_server import BROWSER, ROOT
 from lab_window import Lab
-from test_browser import ROOT, address, browser, clone, lab, window  # noqa: F401
-from test_browser import pytestmark as pytestmark
 from tinyrl.course import notebooks
+
+pytestmark = BROWSER
 
 
 def test_a_click_flips_a_bit_and_an_error_is_shown(
-    lab: Lab,  # noqa: F811
+    lab: Lab,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nb = notebooks.read(ROOT / "notebooks/03_number_formats.ipynb")

@@ -15,25 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat import NotebookNode
 
-from adversaries.students import answered, cell, own
-from tinyrl.course import doctor, labs, notebooks
-from tinyrl.course.notebooks import grade_id, role
+from adversaries.students import cell, own
+from submissions import ANSWERS, LAB, NAME, assert_gradable, good, save, strip_all
+from tinyrl.course import doctor, notebooks
 from tinyrl.course.repair import repaired
 
-NAME = "lab01_two_policies"
-(LAB,) = (lab for lab in labs.released() if lab.name == NAME)
-ANSWERS = {
-    name: f"def {name}(*args):\n    return '{name}'"
-    for name, original in LAB.named()
-    if role(original, "solution") and original.cell_type == "code"
-}
 Damage = Callable[[NotebookNode], object]
-
-
-def good() -> NotebookNode:
-    nb = answered(LAB.notebook, ANSWERS)
-    cell(nb, "open_answer").source = "It should be 1."
-    return nb
 
 
 @pytest.fixture
@@ -43,22 +30,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / NAME
 
 
-def save(folder: Path, nb: NotebookNode, name: str = f"{NAME}.ipynb") -> Path:
-    path = folder / name
-    path.write_text(notebooks.dumps(nb), "utf-8")
-    return path
-
-
 def duplicate(nb: NotebookNode) -> None:
     twin = copy.deepcopy(cell(nb, "ratio"))
     twin.id = "twin"
     nb.cells.insert(nb.cells.index(cell(nb, "ratio")), twin)
     twin.source = "def ratio(*args):\n    return 'an earlier try'"
-
-
-def strip_all(nb: NotebookNode) -> None:
-    for c in nb.cells:
-        c.metadata = NotebookNode()
 
 
 def strip_one(nb: NotebookNode) -> None:
@@ -136,19 +112,6 @@ def test_damage_is_found_named_and_repaired(
     assert backup.read_bytes() == before
     assert doctor.run("lab01") == doctor.CLEAN
     assert_gradable(notebooks.read(path))
-
-
-def assert_gradable(nb: NotebookNode) -> None:
-    """Every cell of the lab is there once, with its metadata, tests and the answers."""
-    found = [c for c in nb.cells if grade_id(c)]
-    assert [grade_id(c) for c in found] == [name for name, _ in LAB.named()]
-    for (name, original), mine in zip(LAB.named(), found, strict=True):
-        assert mine.metadata == original.metadata, name
-        assert mine.cell_type == original.cell_type, name
-        expected = ANSWERS.get(name, original.source)
-        assert mine.source == ("It should be 1." if name == "open_answer" else expected)
-    nbformat.validate(nb)
-    assert len({c.id for c in nb.cells}) == len(nb.cells)
 
 
 def test_a_renamed_file_gets_its_name_back(

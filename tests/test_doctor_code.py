@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from adversaries.students import cell, own
-from test_doctor import LAB, good, save
+from submissions import LAB, good, save
 from tinyrl.course import doctor, notebooks
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nbformat import NotebookNode
 
 from adversaries.students import cell, own
-from test_doctor import LAB, NAME, assert_gradable, good, save, strip_all
+from submissions import LAB, NAME, assert_gradable, good, save, strip_all
 from tinyrl.course import doctor, notebooks
 from tinyrl.course.grading import grade
 from tinyrl.course.kept import is_kept

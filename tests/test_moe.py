@@ -8,40 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinyrl.kernels import Kernels, Numerics, Ops, make
-from tinyrl.model import GPT, Cache, GPTConfig
+from mixtures import COURSE, SHAPES, gpt, plain, random_ids, seeded
+from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.model import Cache, GPTConfig
 from tinyrl.moe import MoE, Routes
 from tinyrl.pretrained import load_pretrained, save_pretrained
 from tinyrl.routing import flips
-
-COURSE = GPTConfig(experts=8)
-ODD = GPTConfig(
-    hidden=48,
-    layers=3,
-    heads=4,
-    kv_heads=2,
-    experts=5,
-    experts_per_token=3,
-    moe_intermediate=21,
-    norm_topk=False,
-)
-SHAPES = pytest.mark.parametrize("config", [COURSE, ODD], ids=["course", "odd"])
-
-
-def plain() -> Ops:
-    return make(Kernels(), Numerics())
-
-
-def gpt(config: GPTConfig = COURSE, seed: int = 0) -> GPT:
-    return GPT(config, torch.Generator().manual_seed(seed))
-
-
-def random_ids(batch: int, length: int, seed: int = 1) -> Tensor:
-    return torch.randint(0, 16, (batch, length), generator=seeded(seed))
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def theirs_and_routes(folder: Path, ids: Tensor):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.students import cell, own
-from test_doctor import good, save
+from submissions import good, save
 from tinyrl.course import doctor, grading, labcheck, regrade
 from tinyrl.course.grading import Mark, Marks
 from tinyrl.course.printing import console, plain

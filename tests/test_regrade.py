@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from test_doctor import LAB, NAME, good, save
+from submissions import LAB, NAME, good, save
 from tinyrl.course import grading, regrade
 from tinyrl.course.classroom import CannotRegrade, Course
 from tinyrl.course.grading import Mark, Marks

@@ -12,7 +12,7 @@ import pytest
 from nbformat import NotebookNode
 
 from adversaries.students import cell, own
-from test_doctor import LAB, assert_gradable, good, save, strip_all
+from submissions import LAB, assert_gradable, good, save, strip_all
 from tinyrl.course import doctor, notebooks
 from tinyrl.course.kept import is_kept
 from tinyrl.course.notebooks import grade_id

@@ -8,40 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from mixtures import BF16, EXACT, INT4, TASK, P, sample, scored, seeded
 from tinyrl.checkpoints import load
 from tinyrl.kernels import Kernels
 from tinyrl.metrics import compare
 from tinyrl.model import GPT
 from tinyrl.moe import Router, Routes
-from tinyrl.rollout import Batch
 from tinyrl.routing import compare_routes, flips
-from tinyrl.scoring import Score, response_pass, score
-from tinyrl.stack import PRESETS, Stack, replace_at
-from tinyrl.tasks import CumSum
-from tinyrl.trainer import Recipe, generate, rl
+from tinyrl.scoring import response_pass, score
+from tinyrl.stack import Stack, replace_at
+from tinyrl.trainer import Recipe, rl
 
-TASK, EXACT = CumSum(), PRESETS["true_on_policy"]
 R2, R3 = Router("train"), Router("rollout")
 FOLLOW = Stack(router=R3)
-BF16 = replace_at(PRESETS["bf16"], "numerics.router", "bf16")
-INT4 = PRESETS["int4_weights"]
-P = TASK.prompts(1, torch.Generator()).shape[1]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def sample(stack: Stack, B: int = 64, seed: int = 0, name: str = "moe") -> Batch:
-    generator = seeded(seed)
-    return generate(load(name), TASK, TASK.prompts(B, generator), stack, generator)
-
-
-def scored(batch: Batch, stack: Stack, model: GPT | None = None) -> Score:
-    with torch.no_grad():
-        return score(
-            model or load("moe"), batch.prompt, batch.response, stack, batch.routes
-        )
 
 
 @pytest.mark.parametrize("rollout", [BF16, INT4], ids=["bf16", "int4"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from test_moe import SHAPES, gpt, plain, random_ids, seeded
+from mixtures import SHAPES, gpt, plain, random_ids, seeded
 from tinyrl.kernels import Kernels, Numerics, make
 from tinyrl.moe import Routes, balance_loss, expert_load, router_kl
 from tinyrl.routing import flips

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from test_replay import BF16, EXACT, INT4, P, sample, scored
+from mixtures import BF16, EXACT, INT4, P, sample, scored
 from tinyrl.checkpoints import load
 from tinyrl.metrics import token_delta
 from tinyrl.moe import expert_load

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from adversaries.students import cell, own
-from test_doctor import NAME, assert_gradable, good, save, strip_all
+from submissions import NAME, assert_gradable, good, save, strip_all
 from tinyrl.course import doctor, notebooks, saving
 
 HALF = "\ud800"  # of a character: JSON can hold it, UTF-8 cannot
