@@ -118,3 +118,37 @@ def test_a_gradient_into_data_is_told_in_words_for_any_data(size: float) -> None
     verdict = walk(Known(find("replayed_gates"), 0), leaks, own=True)
     assert (verdict.outcome, verdict.stage) == ("wrong", "gradient")
     assert "`logits_rollout`. That is data" in verdict.text.en
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "not_told"),
+    [
+        (
+            "kl_estimates",
+            lambda *args: [k * (1 + 5e-6) for k in find("kl_estimates").reference(*args)],
+            "cancellation",
+        ),
+        (
+            "top_k_gates",
+            lambda z, k: gates_by_filling(z, k, -100.0),
+            "unprotected",
+        ),
+        (
+            "ratio",
+            lambda *args: find("ratio").reference(*args) * (1 + 5e-6),
+            "clamped",
+        ),
+    ],
+)
+def test_no_mistake_is_named_that_is_right_where_the_answer_is_not(
+    name: str, answer: Answer, not_told: str
+) -> None:
+    """A little off, and so like every mistake whose own fault has not shown up yet."""
+    for seed in range(5):
+        verdict = walk(Known(find(name), seed), answer, own=True)
+        assert verdict.mistake != not_told
+
+
+def gates_by_filling(z: Tensor, k: int, low: float) -> Tensor:
+    kth = z.topk(k, -1).values[..., -1:]
+    return z.masked_fill(z < kth, low).softmax(-1)

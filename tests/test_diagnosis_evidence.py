@@ -88,3 +88,36 @@ def test_floats_of_any_width_are_in_no_steps():
             assert "multiples" not in rest
     assert "multiples" not in diagnose([[-1.0] * 40], [[-1.5] * 40]).rest
     assert "multiples" not in diagnose([[0.0] * 40], [[-math.pi] * 40]).rest
+
+
+# One value, or nearly one
+
+
+def flat(seed, spread=0.3):
+    """A policy that likes each of 150,000 tokens about as much."""
+    g = torch.Generator().manual_seed(seed)
+    return -11.9 + spread * torch.randn(64, 32, generator=g).double()
+
+
+@pytest.mark.parametrize("far", [-800.0, -1e4])
+def test_probabilities_beyond_what_a_float_holds_are_no_crash(far):
+    a = flat(0)
+    for b in (a + far, torch.full_like(a, far)):
+        assert "0 on average" in str(diagnose(a, b))
+        diagnose(b, a)
+
+
+def test_all_zeros_are_missing_logprobs_and_no_clamp():
+    a, b = torch.zeros(20, 20), -torch.rand(20, 20, generator=torch.manual_seed(0))
+    for x, y in ((a, b), (b, a)):
+        (found,) = diagnose(x, y).findings
+        assert found.cause == "zeros"
+    assert "clamp" not in causes(torch.full((20, 20), -1e-3), b)
+
+
+@pytest.mark.parametrize("k", [1 / math.log(2), 1.1, 0.5])
+def test_a_multiple_of_a_flat_policy_is_named_beside_the_offset(k):
+    for seed in range(10):
+        for found in diagnose(flat(seed), k * flat(seed)).findings:
+            assert "multiplied by" in found.what
+            assert f"{k:.4g}" in found.what

@@ -266,7 +266,7 @@ def test_bad_input_is_named():
     ):
         quantise(x, "fp8_e4m3", overflow="wrap")
     with pytest.raises(
-        ValueError, match=r"quantise to bf16 takes float32, not torch\.float64"
+        ValueError, match=r"quantise to bf16 takes a float32 tensor, not torch\.float64"
     ):
         quantise(x.double(), "bf16")
     for pattern in ("0|1111", "0|1111|11", "0|1111|112", "01111111", ""):

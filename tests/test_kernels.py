@@ -306,3 +306,8 @@ def test_the_table_and_the_boundary_are_rounded():
 def test_kernels_that_do_not_exist_are_refused(how, message):
     with pytest.raises(ValueError, match=message):
         Kernels(**how)
+
+
+def test_an_unknown_logsumexp_is_named():
+    with pytest.raises(ValueError, match="logsumexp must be one of fused, naive, chunked"):
+        log_softmax(torch.zeros(2, 3), "naiv")

@@ -8,7 +8,7 @@ import torch
 from mixtures import BF16, EXACT, INT4, P, sample, scored
 from tinyrl.checkpoints import load
 from tinyrl.metrics import token_delta
-from tinyrl.moe import expert_load
+from tinyrl.moe import Routes, balance_loss, expert_load, router_kl
 from tinyrl.routing import compare_routes, flips
 from tinyrl.stack import Stack, replace_at
 
@@ -101,3 +101,16 @@ def test_without_a_flip_there_is_no_mean():
 def test_order_of_experts_is_no_flip():
     a, b = torch.tensor([[0, 3], [1, 2]]), torch.tensor([[3, 0], [1, 3]])
     assert flips(a, b).tolist() == [False, True]
+
+
+def test_routes_of_other_shapes_are_refused_not_broadcast():
+    a, b = sample(Stack(), B=4).routes, sample(Stack(), B=1).routes
+    with pytest.raises(ValueError, match="choices differ in shape"):
+        flips(a.experts, a.experts[..., :1])
+    with pytest.raises(ValueError, match="route other tokens"):
+        router_kl(a, b)
+    with pytest.raises(ValueError, match="mask has shape"):
+        balance_loss(a, torch.ones(a.experts.shape[1], dtype=torch.bool))
+    whole = Routes(a.experts.float(), a.gates, a.logits)
+    with pytest.raises(ValueError, match="whole numbers of experts"):
+        load("moe").routed(torch.zeros(4, 3, dtype=torch.long), Stack().ops(), follow=whole)

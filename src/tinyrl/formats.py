@@ -171,8 +171,9 @@ def quantise(
     f = _lookup(fmt, overflow)
     if fmt == "fp32":
         return x
-    if x.dtype != torch.float32:
-        raise ValueError(f"quantise to {fmt} takes float32, not {x.dtype}")
+    if not isinstance(x, Tensor) or x.dtype != torch.float32:
+        found = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"quantise to {fmt} takes a float32 tensor, not {found}")
     if torch.is_grad_enabled() and x.requires_grad:
         y: Tensor = _StraightThrough.apply(x, f, overflow, dim)  # type: ignore[no-untyped-call]
         return y

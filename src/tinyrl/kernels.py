@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -257,6 +257,9 @@ def log_softmax(logits: Tensor, way: LogSumExp = "fused") -> Tensor:
     if way == "naive":
         top = logits.detach().amax(-1, keepdim=True)
         return logits - (top + (logits - top).exp().sum(-1, keepdim=True).log())
+    if way != "chunked":
+        ways = ", ".join(get_args(LogSumExp))
+        raise ValueError(f"logsumexp must be one of {ways}, not {way!r}")
     parts = [part.logsumexp(-1, keepdim=True) for part in logits.chunk(VOCAB_PARTS, -1)]
     return logits - torch.cat(parts, -1).logsumexp(-1, keepdim=True)
 

@@ -19,7 +19,7 @@ from torch.nn.utils import skip_init
 
 from .formats import check_choices
 from .kernels import Ops
-from .logprobs import masked_mean
+from .logprobs import as_mask, masked_mean
 
 TOKENS = 256
 """Tokens that pass the experts at once: what they make of them stays in the processor's
@@ -179,6 +179,8 @@ def check_routes(routes: Routes, wanted: tuple[int, ...], experts: int, since: i
     The last layer needs none before `since`.
     """
     chosen = routes.experts
+    if chosen.is_floating_point():
+        raise ValueError(f"routes must hold whole numbers of experts, not {chosen.dtype}")
     if tuple(chosen.shape) != wanted:
         raise ValueError(
             f"routes must be [B, S, layers, k] = {list(wanted)}, got {list(chosen.shape)}"
@@ -207,6 +209,9 @@ def router_kl(train: Routes, rollout: Routes, mask: Tensor | None = None) -> Ten
     The other remedy: instead of following the rollout's choice, train the router to make
     the same one. The gradient goes to the trainer's router (and what feeds it) only.
     """
+    shapes = [list(routes.logits.shape) for routes in (train, rollout)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"train and rollout route other tokens: logits {shapes}")
     logq = torch.log_softmax(rollout.logits.detach(), -1)
     logp = torch.log_softmax(train.logits, -1)
     kl = (logq.exp() * (logq - logp)).sum(-1, keepdim=True)  # [B, S, L, 1]
@@ -223,5 +228,7 @@ def expert_load(routes: Routes, mask: Tensor | None = None) -> Tensor:
 
 def _mean_over_tokens(x: Tensor, routes: Routes, mask: Tensor | None) -> Tensor:
     """Mean `[L, ...]` of `x [B, S, L, ...]` over the tokens at which routers were asked."""
-    asked = routes.asked if mask is None else routes.asked & mask[..., None]
+    asked = routes.asked
+    if mask is not None:
+        asked = asked & as_mask(mask, asked[..., 0])[..., None]
     return masked_mean(x.flatten(0, 1), asked[..., None].expand_as(x).flatten(0, 1), 0)

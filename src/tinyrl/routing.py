@@ -64,6 +64,8 @@ def compare_routes(batch: Batch, scored: Score) -> RouteMismatch:
 
 def flips(a: Tensor, b: Tensor) -> Tensor:
     """Boolean `[...]`: where two choices `[..., k]` are other sets of experts."""
+    if a.shape != b.shape:
+        raise ValueError(f"choices differ in shape: {list(a.shape)} and {list(b.shape)}")
     return (a.sort(-1).values != b.sort(-1).values).any(-1)
 
 

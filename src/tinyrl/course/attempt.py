@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tinyrl.course.exercise import Argument, Function
@@ -32,6 +33,7 @@ SECONDS = 5.0  # for one call; a right answer takes milliseconds
 LIBRARY = str(Path(__file__).parents[1]) + os.sep
 COURSE = str(Path(__file__).parent) + os.sep
 EXERCISES = COURSE + "exercises" + os.sep
+UNWATCHED = "sys.setprofile"
 
 
 class OutOfTime(BaseException):
@@ -70,14 +72,15 @@ def attempt(
     made = Attempt(copies)
     if not guarded:
         try:
-            made.value = function(*copies)
+            with as_shipped():
+                made.value = function(*copies)
         except Exception as error:
             made.error = error.with_traceback(None)
         return made
     printed = io.StringIO()
     with _quiet(printed), _no_keyboard():
         try:
-            with _watched(made.borrowed), _deadline(SECONDS):
+            with as_shipped(), _watched(made.borrowed), _deadline(SECONDS):
                 made.value = function(*copies)
         except BaseException as error:  # SystemExit and the like must not end the kernel
             made.error, made.line = error, _line(error)
@@ -105,6 +108,22 @@ def _bytes(value: Argument) -> bytes:
         return Tensor.detach(value).numpy().tobytes()
     except RuntimeError:  # made sparse, conjugate or the like in place
         return b"changed"
+
+
+@contextlib.contextmanager
+def as_shipped() -> Iterator[None]:
+    """torch as it comes: float32 on the CPU, with gradients, whatever a notebook has set.
+
+    Else what a learner switched off would be off for the truth as well, and agree.
+    """
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    on_cpu = torch.device("cpu") if device.type != "cpu" else contextlib.nullcontext()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with on_cpu, torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 @contextlib.contextmanager
@@ -159,7 +178,8 @@ def _no_keyboard() -> Iterator[None]:
 def _watched(borrowed: list[str]) -> Iterator[None]:
     """Note every function of the library, outside the course, that is entered.
 
-    The course's references are the library's, too. A right answer never gets there.
+    The course's references are the library's, too. A right answer never gets there, and
+    never takes the watch off: where that happened, `UNWATCHED` is noted.
     """
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -170,12 +190,16 @@ def _watched(borrowed: list[str]) -> Iterator[None]:
             module = file.removeprefix(LIBRARY).removesuffix(".py").replace(os.sep, ".")
             borrowed.append(f"{module}.{frame.f_code.co_qualname}")
 
-    before = sys.getprofile()
+    before, in_threads = sys.getprofile(), threading.getprofile()
     sys.setprofile(note)
+    threading.setprofile(note)
     try:
         yield
+        if sys.getprofile() is not note:  # an error, as of endless recursion, may end it
+            borrowed.append(UNWATCHED)
     finally:
         sys.setprofile(before)
+        threading.setprofile(in_threads)
 
 
 @contextlib.contextmanager

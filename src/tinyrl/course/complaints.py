@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tinyrl.course.attempt import SECONDS, AsksKeyboard, Attempt, OutOfTime
+from tinyrl.course.attempt import SECONDS, UNWATCHED, AsksKeyboard, Attempt, OutOfTime
 from tinyrl.course.exercise import Argument, Case, Exercise
 from tinyrl.course.words import Words
 
@@ -58,6 +58,12 @@ def solved(name: str, cases: int) -> Words:
 
 
 def borrowed(name: str, function: str) -> Words:
+    if function == UNWATCHED:
+        return Words(
+            en=f"`{name}` takes off what watches its calls (`{function}`). An answer has "
+            "no need to.",
+            zh=f"`{name}` 关掉了对调用的检查（`{function}`）。答案不需要这样做。",
+        )
     return Words(
         en=f"`{name}` calls tinyrl's own `{function}`. Using it is fine in your work; here "
         "the point is to write it with torch alone.",

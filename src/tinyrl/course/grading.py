@@ -100,7 +100,7 @@ def _run(answers: Notebook, tree: ast.Module, seed: int | None) -> None:
     for exercise, variable in _asked(tree):
         if seed is not None:
             check(exercise, namespace[variable], seed=seed)
-        # An answer can hide this from a check in its own process, not from this one.
+        # The notebook's process told; a check in its own process may have been patched.
         if borrowed := answers.borrowed.get(variable):
             raise AssertionError(str(complaints.borrowed(exercise, min(borrowed))))
 

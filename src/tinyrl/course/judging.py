@@ -15,6 +15,7 @@ from typing import Literal
 from numpy import isfinite, zeros_like
 
 from tinyrl.course import complaints
+from tinyrl.course.attempt import as_shipped
 from tinyrl.course.complaints import Rows
 from tinyrl.course.exercise import STAGES, Case, Exercise, Function, Stage
 from tinyrl.course.observing import EPS, SLACK, Seen, Truth, observe, same, truth, within
@@ -51,7 +52,8 @@ class Known:
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
         self.exercise = exercise
-        self.cases = exercise.inputs(seed)
+        with as_shipped():
+            self.cases = exercise.inputs(seed)
         self._truths: dict[int, Truth] = {}
         self._seen: dict[tuple[str, int], Seen] = {}
 
@@ -67,6 +69,11 @@ class Known:
             wrong = self.exercise.mistakes[name][0]
             self._seen[name, i] = observe(self.exercise, wrong, self.cases[i], own=True)
         return self._seen[name, i]
+
+    def is_wrong(self, name: str, i: int) -> bool:
+        """Whether a wrong function of the exercise is wrong in case `i`."""
+        case, seen = self.cases[i], self.mistake(name, i)
+        return find_fault(self.exercise, case, seen, self.truth(i)) is not None
 
 
 def judge(exercise: Exercise, answer: object, seed: int = SEED) -> Verdict:
@@ -121,9 +128,10 @@ def _told(
 def diagnose(known: Known, answer: Function, trail: list[Seen]) -> str | None:
     """The one mistake that explains every output so far, or None.
 
-    It also has to explain the cases left of the failed stage and of those for ordinary
-    inputs: the numbers of an example can agree by chance. The others, where a second
-    mistake may come in, only decide between several.
+    It has to be wrong where the answer failed: else something else was. It also has to
+    explain the cases left of the failed stage and of those for ordinary inputs: the numbers
+    of an example can agree by chance. The others, where a second mistake may come in, only
+    decide between several.
     """
     stages = list(STAGES)
     at = len(trail) - 1  # where it failed
@@ -132,7 +140,7 @@ def diagnose(known: Known, answer: Function, trail: list[Seen]) -> str | None:
     def explaining(suspects: list[str], i: int, seen: Seen) -> list[str]:
         return [name for name in suspects if same(known.mistake(name, i), seen)]
 
-    suspects = list(known.exercise.mistakes)
+    suspects = [n for n in known.exercise.mistakes if known.is_wrong(n, at)]
     for i in range(at, -1, -1):
         suspects = explaining(suspects, i, trail[i])
     for i, case in list(enumerate(known.cases))[at + 1 :]:

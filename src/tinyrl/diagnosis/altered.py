@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from .signatures import Finding
+from .signatures import Finding, alike_sized
 from .statistics import enough, quantile
 
 LOGARITHMS = {
@@ -38,7 +38,7 @@ def multiple(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Tensor, Tenso
     n = len(x) // 3
     likely, middle, rare = order[:n], order[n:-n], order[-n:]
     k = _slope(x, y)
-    if k == 1 or quantile(x[rare], 0.5) > 2 * quantile(x[likely], 0.5):
+    if k == 1 or alike_sized(x, y):
         return None
     thirds = [quantile((y / x)[third], 0.5) for third in (likely, middle, rare)]
     astray = max(abs(math.log(q / k) / math.log(k)) for q in thirds)
@@ -118,6 +118,8 @@ def clamped(side: str, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Finding, Ten
     bound = x[mask].min()
     at, below = mask & (x == bound), mask & (y < bound)
     n, hit, lower = (int(tokens.sum()) for tokens in (at, at & below, below))
+    if bound == x[mask].max():  # one value, and nothing that a bound was laid under
+        return None
     if hit < max(12, 0.8 * n, 0.5 * lower) or _spread(y[at]) < 12:
         return None
     finding = Finding(

@@ -191,25 +191,42 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
     alike = rank_correlation(x[moving], y[moving])
     if not even(d) and (alike < 0.6 or d.std() > 0.6 * y.std()):
         return None
-    S = d.exp().mean().item()
+    log_S = d.logsumexp(0).item() - math.log(len(d))
     low, high = quantile(d, 0.05), quantile(d, 0.95)
     side, way, first = (
         ("rollout", "against", LOWERED) if down else ("trainer", "from", RAISED)
     )
+    many = ""
+    if alike_sized(x[moving], y[moving]):
+        k = y[moving].sum().item() / x[moving].sum().item()
+        many = (
+            f"; or its logprobs are the rollout's multiplied by {k:.4g} (another base, a "
+            "mean over tokens): these tokens are too alike to tell"
+        )
     return Finding(
         "offset",
         f"the {side} alone renormalises over a part of the vocabulary, of mass "
-        f"{min(S, 1 / S):.3f} on average: top-p, top-k, min-p, or a temperature near 0; "
-        f"or the trainer has already learned {way} these tokens",
+        f"{math.exp(-abs(log_S)):.3g} on average: top-p, top-k, min-p, or a temperature "
+        f"near 0; or the trainer has already learned {way} these tokens{many}",
         f"d is {'negative' if down else 'positive'} but for {wrong:.1%} of its mass, "
         f"{low:.3g} to {high:.3g}"
         + (", nearly constant" if even(d) else "")
-        + f"; the mean ratio is {S:.3f}, {abs(z):.0f} standard errors from 1",
+        + f"; the mean ratio is {d.exp().mean():.3g}, {abs(z):.0f} standard errors from 1",
         first
         + "use logprobs of one kind on both sides: raw ones from the engine, or the same "
         "processors in the trainer (keep the sampled sets and mask the logits with them)",
         d.mean().item(),
     )
+
+
+def alike_sized(x: Tensor, y: Tensor) -> bool:
+    """Whether the rare third of the tokens is not twice as unlikely as the likely one.
+
+    A multiple of such logprobs cannot be told from an offset.
+    """
+    n, order = len(x) // 3, (x * y).argsort()
+    likely, rare = (x[part] for part in (order[:n], order[-n:]))
+    return n == 0 or quantile(rare, 0.5) > 2 * quantile(likely, 0.5)
 
 
 def even(d: Tensor) -> bool:
