@@ -39,6 +39,7 @@ c.CourseDirectory.submitted_directory = "classroom/submitted"
 c.CourseDirectory.autograded_directory = "classroom/autograded"
 c.CourseDirectory.feedback_directory = "classroom/feedback"
 c.CourseDirectory.db_url = f"sqlite:///{root / 'classroom' / 'gradebook.db'}"
+c.ExportPlugin.to = str(root / "classroom" / "grades.csv")
 # Nothing but notebooks is copied: a text notebook beside a source holds every solution,
 # and a student's `torch.py` would be imported in place of torch.
 c.CourseDirectory.ignore = [

@@ -20,6 +20,12 @@ c.LabApp.news_url = None
 c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
 c.LabApp.extension_manager = "readonly"
 
+# A notebook's source, beside it, is for its authors.
+c.ContentsManager.hide_globs = [
+    *("__pycache__", "*.pyc", "*.pyo", ".DS_Store", "*~", "*.so", "*.dylib"),
+    *("[0-9][0-9]_*.py", "atlas.py"),
+]
+
 # Tabs of another project, or of a deleted notebook, must not open here.
 c.LabApp.workspaces_dir = str(root / ".jupyter" / "workspaces")
 

@@ -70,8 +70,8 @@ def noise(offset):
 BitExplorer(0.1, "fp16")
 
 # %% [markdown]
-# The table is the first number in every format. Nobody stores 0.1: each format stores its
-# own nearest number, so the *same* weight is five different weights.
+# The lower table is the number in every format. Nobody stores 0.1: each format stores its
+# own nearest number, so the *same* weight is another weight in each.
 #
 # ## Range and resolution
 #
@@ -79,11 +79,11 @@ BitExplorer(0.1, "fp16")
 # decide the price: memory, and the time to move it.
 
 # %% tags=["anchor:formats"]
-print("format        bits   largest  smallest    1 and   7 billion weights")
+print("format        bits   largest  smallest after 1   7 billion weights")
 for fmt, f in FORMATS.items():
     parts = f"1+{f.exponent_bits}+{f.mantissa_bits}"
     low, after_one = f.smallest_subnormal, 1 + f.epsilon
-    row = f"{NAMES[fmt]:10}{parts:>8}{f.max:10.2g}{low:10.1g}{after_one:9.5g}"
+    row = f"{NAMES[fmt]:10}{parts:>8}{f.max:10.2g}{low:10.1g}{after_one:9.8g}"
     print(f"{row}{7 * f.bits / 8:8.1f} GB")
 
 # %% [markdown]
@@ -115,8 +115,9 @@ axes[1].set_ylim(5e-8, 4)
 handles, names = axes[0].get_legend_handles_labels()
 fig.legend(handles, names, loc="outside lower center", ncols=7)
 plt.show()
+print("the numbers on both sides of 1, 1000 and 100,000:")
 for fmt in ("fp16", "bf16"):
-    below, above = neighbours(torch.tensor([1.0, 1e3, 1e5]) + 1e-6, fmt)
+    below, above = neighbours(torch.tensor([1.0, 1e3, 1e5]) * (1 + 1e-6), fmt)
     print(NAMES[fmt], *zip(below.tolist(), above.tolist()))
 reveal("03.finer", places[2])
 

@@ -129,7 +129,7 @@ for which, colour in (("fp32", style.TRAIN), ("bf16", style.ROLLOUT)):
         ax.plot(x, rows, "o", color=colour, alpha=0.6, label=name)
 ax.set(xscale="log", ylim=(len(rows), -1))
 style.label(ax, "One field changed, three batches", "mean |delta|, or 1e-9")
-ax.legend(loc="upper right")
+fig.legend(loc="outside upper right", ncols=2)
 plt.show()
 reveal("04.kernel", max(suspects, key=lambda row: mean(row, "bf16")))
 
@@ -504,9 +504,9 @@ for dtype in (torch.float32, torch.bfloat16):
 # %% [markdown]
 # ## Your turn
 #
-# The panel offers every field. Two to try: an unfused norm with BF16 on both sides; then
-# `true_on_policy` on both, and one field of one side changed. Which field leaves delta at
-# zero, and why?
+# The panel offers every field. Two to try: an unfused norm with BF16 activations on both
+# sides (with FP32 ones it has nothing to round, and changes nothing); then `true_on_policy`
+# on both, and one field of one side changed. Which field leaves delta at zero, and why?
 
 # %%
 panel(model, task, rollout=PRESETS["fp8_kv"])

@@ -70,12 +70,12 @@ atlas = AtlasTable(tqdm(rows, total=len(ENTRIES), desc="fields"))
 atlas
 
 # %% [markdown]
-# **How to read it.** Names with `#` are public issues in which the field was the cause; for
-# a row without one we know of none. K3 estimates the KL of a token, in nats. *Growth* is the exponent with
-# which the spread of the summed delta grows along a response: about 0.5 is a walk at
-# random; it is a noisy number on thirteen tokens. The fingerprint shows, left, how many
-# tokens have which delta, in decades, exactly 0 in the middle; right, mean |delta| from the
-# first token of the response to the last, each picture on a scale of its own.
+# **How to read it.** Names with `#` are links to public issues about the field. K3
+# estimates the KL of a token, in nats. *Growth* is the exponent with which the spread of
+# the summed delta grows along a response: about 0.5 is a walk at random; it is a noisy
+# number on thirteen tokens. The fingerprint shows, left, how many tokens have which
+# delta, in decades, exactly 0 in the middle; right, mean |delta| from the first token of
+# the response to the last, each picture on a scale of its own.
 #
 # Three things to see. Fields of *numerics* and *kernels* leave both signs and keep the
 # top-1 token. A change of *meaning* (positions, temperature, weights) is larger by orders
@@ -163,11 +163,12 @@ for name, view in views.items():
 
 # %% [markdown]
 # **Anchor** in real systems: verl's and OpenRLHF's bypass mode, slime's
-# `--use-rollout-logprobs`; verl#2996 shows old and new apart at step 0. Remedy: recompute, or
-# a clip that is not centred on another policy. It is the row to remember: it ends the INT4
-# run of notebook 01. **Aggregation**: GRPO's mean over responses against DAPO's over tokens.
-# Responses of this task are nearly all of one length, so both are nearly one here; on
-# responses of unlike length they are not. Remedy: the same on both sides of a comparison.
+# `--use-rollout-logprobs`; [verl#2996](https://github.com/verl-project/verl/issues/2996)
+# shows old and new apart at step 0. Remedy: recompute, or a clip that is not centred on
+# another policy. It is the row to remember: it ends the INT4 run of notebook 01.
+# **Aggregation**: GRPO's mean over responses against DAPO's over tokens. Responses of
+# this task are nearly all of one length, so both are nearly one here; on responses of
+# unlike length they are not. Remedy: the same on both sides of a comparison.
 #
 # Tokens, the remaining part (templates, masks, roles), get their rows with lesson 05.
 #

@@ -126,7 +126,8 @@ def collect(course: Path) -> dict[str, Graded]:
     pages = (course / "classroom/feedback").rglob("*.html")
     feedback = {page.parents[1].name: page.read_text("utf-8") for page in pages}
     exported = {
-        row["student_id"]: float(row["score"]) for row in rows(course / "grades.csv")
+        row["student_id"]: float(row["score"])
+        for row in rows(course / "classroom" / "grades.csv")
     }
     graded = {}
     for total in totals:

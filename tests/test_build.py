@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jupytext
+import nbformat
 import pytest
 from nbformat import NotebookNode
 
@@ -113,11 +114,11 @@ def test_a_second_build_gives_the_same_bytes_and_writes_nothing(
     assert len(made) == 4
     for path, text in made.items():
         assert (built / path).read_bytes() == text.encode()
-    assert build.write(course, made) == []
+    assert build.write(course, made) == ([], [])
     assert build.differences(course, made) == []
     for path in [LAB_FILE, Path("notebooks/00_a.ipynb")]:
         (course / path).unlink()
-        assert build.write(course, made) == [path]
+        assert build.write(course, made) == ([path], [])
 
 
 def test_built_notebooks_hold_no_outputs_no_pairing_no_place_and_no_time(
@@ -125,7 +126,7 @@ def test_built_notebooks_hold_no_outputs_no_pairing_no_place_and_no_time(
 ) -> None:
     for path in [course / LAB_FILE, course / "notebooks/00_a.ipynb"]:
         nb = notebooks.read(path)
-        assert set(nb.metadata) == {"kernelspec", "language_info"}
+        assert set(nb.metadata) - {"tinyrl"} == {"kernelspec", "language_info"}
         assert nb.metadata.kernelspec.name == "python3"
         assert nb.metadata.language_info == {"name": "python"}
         assert (nb.nbformat, nb.nbformat_minor) == (4, 5)
@@ -206,11 +207,31 @@ def test_a_build_does_not_write_over_answers(
     answered = empty.replace("raise NotImplementedError()", "return 4")
     (course / LAB_FILE).write_text(answered)
     (course / "solutions/lab99_tiny.py").write_text(LAB.replace("A lab", "A new lab"))
-    assert build.main([]) == 1
-    assert f"{LAB_FILE} holds work of its own" in capsys.readouterr().err
+    assert build.main([]) == 0
+    out = capsys.readouterr().out
+    assert f"kept {LAB_FILE}: it holds work of its own" in out
+    assert "wrote solutions/lab99_tiny/lab99_tiny.ipynb" in out, "all others are built"
     assert (course / LAB_FILE).read_text() == answered
     assert build.main(["--force"]) == 0
     assert "A new lab" in (course / LAB_FILE).read_text()
+
+
+def test_a_build_keeps_a_notebook_with_cells_of_its_own(
+    course: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = course / "notebooks/00_a.ipynb"
+    (course / "notebooks/00_a.py").write_text(LESSON.replace("A lesson", "A new lesson"))
+    nb = notebooks.read(path)
+    nb.cells.append(nbformat.v4.new_markdown_cell("MY OWN NOTES"))
+    path.write_text(notebooks.dumps(nb), "utf-8")
+    assert build.main([]) == 0
+    assert "kept notebooks/00_a.ipynb" in capsys.readouterr().out
+    assert "MY OWN NOTES" in path.read_text()
+    nb.cells.pop()
+    nb.cells[-1].outputs = [nbformat.v4.new_output("stream", text="run")]
+    path.write_text(notebooks.dumps(nb), "utf-8")
+    assert build.main([]) == 0
+    assert "A new lesson" in path.read_text(), "outputs are no work"
 
 
 def test_a_lab_that_nobody_worked_on_is_brought_up_to_date(course: Path) -> None:

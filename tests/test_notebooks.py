@@ -40,6 +40,9 @@ def test_a_notebook_runs_and_its_claims_hold(path, tmp_path, monkeypatch, capsys
     print(told)
     (peak,) = re.findall(r"peak (\d+) MiB", told)
     assert int(peak) <= MEMORY_MIB
+    page = (tmp_path / f"{path.stem}.html").read_text("utf-8")
+    errors = re.findall(r"jupyter\.stderr.*?</div>", page, re.DOTALL)
+    assert not [text for text in errors if "Warning" in text]
 
 
 @pytest.mark.science

@@ -54,7 +54,7 @@ class AtlasTable(tuple[list[Sighting], ...]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        left = 'style="text-align:left"'
+        left = 'style="text-align:left;white-space:nowrap"'
         head = "".join(f"<th {left}>{escape(str(h))}</th>" for h in HEADINGS)
         pictures = fingerprints()
         body = "".join(_tr(rows, pictures(rows)) for rows in self)
@@ -96,6 +96,7 @@ def said(entry: Entry) -> str:
 def fingerprints() -> Callable[[Sequence[Sighting]], bytes]:
     """Makes the small picture of a row, all in one figure: a figure each takes longer."""
     figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
+    figure.set_layout_engine("none")  # the course's style sets one
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.1})
     figure.subplots_adjust(0.01, 0.06, 0.99, 0.97)
 
@@ -146,5 +147,5 @@ def _tr(rows: Sequence[Sighting], picture: bytes) -> str:
         f'<img alt="{ALT}" src="{source}" width="{SIZE[0] * 80:.0f}" {WHOLE}>',
         f"{linked(str(label.real))}<br><i>{linked(str(label.remedy))}</i>",
     )
-    style_ = 'style="text-align:left;vertical-align:top"'
+    style_ = 'style="text-align:left;vertical-align:top;overflow-wrap:anywhere"'
     return "<tr>" + "".join(f"<td {style_}>{cell}</td>" for cell in cells) + "</tr>"

@@ -164,7 +164,8 @@ def fate(x: float, fmt: FormatName) -> Words:
     stored, f = Stored.of(x, fmt), FORMATS[fmt]
     if x == stored.value or math.isnan(x):
         return KEPT
-    if math.isinf(stored.value) or abs(x) >= f.max * (1 + f.epsilon):
+    beyond = abs(stored.value) == f.max and abs(x) - f.max > (stored.spacing or 0) / 2
+    if math.isinf(stored.value) or beyond:
         return Words(
             f"{OVER.en}: becomes {stored.value:g}", f"{OVER.zh}：变成 {stored.value:g}"
         )

@@ -76,6 +76,17 @@ def _cell_id(cell: NotebookNode, name: str, seen: Counter[str]) -> str:
     return digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
 
 
+def stamped(nb: NotebookNode) -> NotebookNode:
+    """With a digest of its cells, by which `write` knows a notebook that was worked on."""
+    nb.metadata["tinyrl"] = {"cells": _digest(nb)}
+    return nb
+
+
+def _digest(nb: NotebookNode) -> str:
+    text = "\0".join(f"{cell.cell_type}\0{cell.source}" for cell in nb.cells)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def dumps(nb: NotebookNode) -> str:
     """The notebook file's text; `BuildError` for a notebook that Jupyter would refuse."""
     try:
@@ -88,7 +99,7 @@ def dumps(nb: NotebookNode) -> str:
 def build(root: Path) -> dict[Path, str]:
     """Every generated file under `root`: relative path to text. Writes nothing."""
     made = {
-        Path("notebooks", f"{source.stem}.ipynb"): dumps(parse(source))
+        Path("notebooks", f"{source.stem}.ipynb"): dumps(stamped(parse(source)))
         for source in sorted((root / "notebooks").glob("*.py"))
     }
     solutions = {
@@ -197,35 +208,47 @@ def _first_difference(a: str, b: str) -> int:
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def write(root: Path, made: dict[Path, str], *, force: bool = False) -> list[Path]:
-    """Write what has changed and return its paths, but never over a learner's answers.
-
-    A lab that differs from the last released copy holds somebody's work.
-    """
-    for path in made:
-        lab, last = root / path, root / RELEASED / path.name
-        if path.parts[0] == "labs" and lab.exists() and last.exists() and not force:
-            there = lab.read_text("utf-8")
-            if there not in (last.read_text("utf-8"), made[path]):
-                raise BuildError(
-                    f"{path} holds work of its own, which a build would write over: "
-                    "move it away, or build with --force"
-                )
-    changed = []
+def write(
+    root: Path, made: dict[Path, str], *, force: bool = False
+) -> tuple[list[Path], list[Path]]:
+    """Write what has changed, but not over a learner's work: the paths written and kept."""
+    changed, kept = [], []
     for path, text in made.items():
         file = root / path
-        if not file.exists() or file.read_text("utf-8") != text:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8", newline="\n")
-            changed.append(path)
-    return changed
+        if file.exists() and file.read_text("utf-8") == text:
+            continue
+        if not force and holds_work(root, path):
+            kept.append(path)
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8", newline="\n")
+        changed.append(path)
+    return changed, kept
+
+
+def holds_work(root: Path, path: Path) -> bool:
+    """Whether somebody worked in this file: a lab that is not the one released last, or a
+    notebook whose cells are no longer those that were built. Outputs are no work."""
+    file, last = root / path, root / RELEASED / path.name
+    if not file.exists():
+        return False
+    if path.parts[0] == "labs":
+        return last.exists() and file.read_text("utf-8") != last.read_text("utf-8")
+    if path.parts[0] != "notebooks":
+        return False
+    try:
+        nb = notebooks.read(file)
+    except Exception:  # no notebook at all
+        return False
+    stamp = nb.metadata.get("tinyrl", {}).get("cells")
+    return stamp is not None and stamp != _digest(nb)
 
 
 def main(argv: list[str] | None = None) -> int:
     usage = "python -m tinyrl.course.build"
     parser = argparse.ArgumentParser(prog=usage, description="Build notebooks and labs.")
     parser.add_argument("--check", action="store_true", help="only look; exit 1 if stale")
-    parser.add_argument("--force", action="store_true", help="write over answers in labs/")
+    parser.add_argument("--force", action="store_true", help="write over what was edited")
     options = parser.parse_args(argv)
     root = Path.cwd()
     if not (root / CONFIG).exists():
@@ -239,8 +262,10 @@ def main(argv: list[str] | None = None) -> int:
             hint = ["run: python -m tinyrl.course.build"] if lines else ["all up to date"]
             print("\n".join([*lines, *hint]))
             return 1 if lines else 0
-        lines = write(root, made, force=options.force)
-        print("\n".join([f"wrote {path}" for path in lines] or ["all up to date"]))
+        changed, kept = write(root, made, force=options.force)
+        lines = [f"wrote {path}" for path in changed]
+        lines += [f"kept {path}: it holds work of its own (else --force)" for path in kept]
+        print("\n".join(lines or ["all up to date"]))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1

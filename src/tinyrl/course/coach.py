@@ -19,8 +19,7 @@ NO_TRY = Words(
     zh="先自己试一次：对你写的答案运行 check（对错都行），然后再来看。",
 )
 NO_SOLUTION = Words(
-    en="This copy of the course comes without solutions. Ask whoever gave it to you, or "
-    "clone the course's repository.",
+    en="This copy of the course comes without solutions. Ask whoever gave it to you.",
     zh="这份课程不含参考答案。请向发给你课程的人索取，或克隆课程仓库。",
 )
 SOLVED = Words(en="solved", zh="已完成")

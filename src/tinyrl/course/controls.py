@@ -39,9 +39,18 @@ class Setting:
 
 
 class Controls:
-    """Shows a `Setting`, lets it be changed, and marks the rows whose sides differ."""
+    """Shows a `Setting`, lets it be changed, and marks the rows whose sides differ.
 
-    def __init__(self, start: Setting, versions: int, changed: Callable[[], None]) -> None:
+    The rows of `unseen` paths are made, but not shown.
+    """
+
+    def __init__(
+        self,
+        start: Setting,
+        versions: int,
+        changed: Callable[[], None],
+        unseen: Container[str] = (),
+    ) -> None:
         self._changed, self._quiet = changed, False
         self.inputs: dict[Side, dict[str, Any]] = {side: {} for side in SIDES}
         heads = [f'<b class="tinyrl-{side}">{name}</b>' for side, name in SIDES.items()]
@@ -58,7 +67,7 @@ class Controls:
             self._rows = {"weights": _row(LABELS["weights"], cells)} | self._rows
         first, second = (_row(None, [widgets.HTML(x) for x in heads]) for _ in range(2))
         second.add_class("tinyrl-second-head")  # seen only where rows stand in two columns
-        rows = list(self._rows.values())
+        rows = [row for path, row in self._rows.items() if path not in unseen]
         half = (len(rows) + 1) // 2
         self.widget = widgets.VBox([first, *rows[:half], second, *rows[half:]])
         self.widget.add_class("tinyrl-controls")

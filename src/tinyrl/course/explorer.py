@@ -18,7 +18,7 @@ from IPython.display import display
 
 from ..formats import FORMATS, FormatName
 from .bits import KINDS, NAMES, Stored, fate, overview
-from .readout import error_box
+from .panels import rooted
 from .words import Words
 
 FIELDS = (
@@ -62,7 +62,7 @@ class BitExplorer:
         )
         self.bits, self.buttons = widgets.HBox(), list[Any]()
         self._shown: FormatName | None = None
-        self.readout, self.error = widgets.HTML(), widgets.HTML()
+        self.readout, self.table, self.error = (widgets.HTML() for _ in range(3))
         self.up = self._button(UP, lambda: self._step(self.stored.up()))
         self.down = self._button(DOWN, lambda: self._step(self.stored.down()))
         self._writing = False
@@ -71,7 +71,8 @@ class BitExplorer:
         bar = widgets.HBox([self.format, self.text, self.down, self.up])
         for box in (bar, self.bits):
             box.layout.flex_flow = "row wrap"
-        self.widget = widgets.VBox([bar, self.error, self.bits, self.readout])
+        parts = [bar, self.error, self.bits, self.readout, self.table]
+        self.widget = rooted([widgets.VBox(parts)], "tinyrl-explorer")
         self._first = overview(x)
         self._draw()
 
@@ -91,7 +92,7 @@ class BitExplorer:
                 raise ValueError(str(NO_NAN).format(NAMES[self.format.value]))
             self.stored = Stored.of(self.typed, self.format.value)
         except ValueError as error:
-            self.error.value = error_box(error)
+            self.error.value = f'<div role="alert">{html.escape(str(error))}</div>'
             return
         self._draw()
 
@@ -124,6 +125,8 @@ class BitExplorer:
             button.style.button_color = colour
             button.style.text_color = "white" if digit == "1" else "#22262B"
         self.readout.value = self._table()
+        number = self.stored.value if self.typed is None else self.typed
+        self.table.value = overview(number)._repr_html_()
         self.up.disabled = self.stored.up() is None
         self.down.disabled = self.stored.down() is None
 
@@ -174,7 +177,7 @@ class BitExplorer:
         return f'<table aria-live="polite">{cells}</table>'
 
     def _ipython_display_(self) -> None:
-        """The static table, then the live explorer."""
+        """The static table, then the live explorer, which hides it."""
         data = {"text/html": self._first._repr_html_(), "text/plain": str(self._first)}
         display(data, raw=True)  # type: ignore[no-untyped-call]
         live = self.widget._repr_mimebundle_()

@@ -32,7 +32,7 @@ from ..tasks import Task
 from ..trainer import generate
 from .controls import Controls, Setting
 from .figure import MismatchFigure
-from .labels import METRICS, reading
+from .labels import LABELS, METRICS, reading
 from .plots import Tokens
 from .readout import error_box, explain, number_table
 from .words import Words
@@ -115,7 +115,7 @@ class ArraysPanel:
         self.view.show(sampled.cpu(), trained.cpu(), mask.cpu())
         assert self.view.mismatch is not None
         self.view.reading.value = f"<p>{reading(self.view.mismatch)}</p>"
-        self.widget = _root([self.view.widget, self.view.reading], "tinyrl-arrays")
+        self.widget = rooted([self.view.widget, self.view.reading], "tinyrl-arrays")
 
     def _ipython_display_(self) -> None:
         _display(self.view, self.widget)
@@ -149,12 +149,14 @@ class MismatchPanel:
         self._trained = lru_cache(maxsize=64)(self._score)
         self._start = Setting(rollout or Stack(), train or Stack(), stale)
         self.view = Picture(clip)
-        self.controls = Controls(self._start, len(models), self.refresh)
+        dense = not self._models[-1].config.experts
+        unseen = [path for path in LABELS if dense and "router" in path]
+        self.controls = Controls(self._start, len(models), self.refresh, unseen)
         self.buttons = self._make_buttons()
         bar = widgets.HBox([*self.buttons.values(), self.view.status])
         bar.add_class("tinyrl-bar")
         body = [self.controls.widget, self.view.reading, self.view.widget]
-        self.widget = _root([bar, *body], "tinyrl-models")
+        self.widget = rooted([bar, *body], "tinyrl-models")
         self._update()  # an error here is the cell's, and raised
 
     def refresh(self) -> None:
@@ -266,7 +268,8 @@ def panel(
     return MismatchPanel(models, second, **options)
 
 
-def _root(children: list[Any], kind: str) -> Any:
+def rooted(children: list[Any], kind: str) -> Any:
+    """A widget that is shown in the place of the output before it, see panel.css."""
     css = files("tinyrl.course").joinpath("panel.css").read_text()
     inner = widgets.Box(children)
     inner.add_class(kind)

@@ -211,12 +211,16 @@ def offset(a: Tensor, b: Tensor, mask: Tensor) -> Finding | None:
         f"d is {'negative' if down else 'positive'} but for {wrong:.1%} of its mass, "
         f"{low:.3g} to {high:.3g}"
         + (", nearly constant" if even(d) else "")
-        + f"; the mean ratio is {d.exp().mean():.3g}, {abs(z):.0f} standard errors from 1",
+        + f"; the mean ratio is {d.exp().mean():.3g}, {_errors(z)} standard errors from 1",
         first
         + "use logprobs of one kind on both sides: raw ones from the engine, or the same "
         "processors in the trainer (keep the sampled sets and mask the logits with them)",
         d.mean().item(),
     )
+
+
+def _errors(z: float) -> str:
+    return "over 1,000" if abs(z) > 1000 else f"{abs(z):.0f}"
 
 
 def alike_sized(x: Tensor, y: Tensor) -> bool:

@@ -81,6 +81,8 @@ class Peel:
         sides = (("rollout", self.a[mask]), ("trainer", self.b[mask]))
         self.steps = {side: step for side, x in sides if (step := coarse(x))}
         """The side whose logprobs are stored in few digits, and their step."""
+        self.fitted = False
+        """A line for all tokens was taken away: what it leaves of a temperature is left."""
         self.hidden = False
         """An uneven offset lies over what is left: its size at each token is not known."""
 
@@ -134,7 +136,7 @@ class Peel:
             found, line = scaled
             if off:
                 self._less(off, self.d - d.exp().mean().log(), self.mask)
-            self._less(found, self.b - line.predict(self.a), self.mask)
+            self.fitted = self._less(found, self.b - line.predict(self.a), self.mask)
         elif off and even(d):
             self._less(off, self.d - d.mean(), self.mask)
         elif off:
@@ -170,10 +172,11 @@ class Peel:
             return f"{size}: too few different tokens to tell an offset or a scale"
         alike = rank_correlation(a, b)
         if minority(d) > 0.1 and abs(mean_ratio_z(d)) < 10 and alike > 0.6:
+            line = "what one line for all tokens leaves of a temperature, or "
             return (
-                f"{size}: both signs and a mean ratio near 1, as two whole distributions "
-                "give that differ by rounding, kernels or weights; logprobs alone do not "
-                "tell which"
+                f"{size}: both signs and a mean ratio near 1, as {line * self.fitted}two "
+                "whole distributions give that differ by rounding, kernels or weights; "
+                "logprobs alone do not tell which"
             )
         return (
             f"{size}: none of the signatures, and more than rounding (rank "
