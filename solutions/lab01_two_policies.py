@@ -279,15 +279,18 @@ _check("ratio", ratio, seed=4285)
 # \frac{\sum_{b,t} m_{bt}\, x_{bt}}{\sum_{b,t} m_{bt}}$$
 #
 # over all real tokens of the batch, each counting the same. (Averaging each
-# response first and then the responses is another, also in use.)
+# response first and then the responses is another, also in use.) **The mask may
+# have holes**: where a correction drops tokens, it is false in the middle of a
+# response, too, so a length does not say which tokens count. x may be 0 on some
+# that do.
 #
 # 5 minutes, 2 points.
 
 # %% nbgrader={"grade": false, "grade_id": "masked_mean", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean of x over the real tokens of the whole batch.
+    """Mean of x over the tokens of the whole batch where mask is true.
 
-    x, mask [B, T]  ->  scalar []
+    x, mask [B, T], mask with holes  ->  scalar []
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab01-masked_mean

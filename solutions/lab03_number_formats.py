@@ -233,8 +233,9 @@ _check("cast", cast, seed=5248)
 # ## 5. A sum in few bits · 用很少的比特求和
 #
 # An accumulator with M mantissa bits: start at 0, add `x[0]`, round the sum, add
-# `x[1]`, round again, and so on. At some point the terms are below half of the
-# sum's gap, and it stops growing. That is why products of BF16 numbers are added
+# `x[1]`, round again, and so on. The terms may have more bits; they are added as
+# they are. At some point the terms are below half of the sum's gap, and it stops
+# growing. That is why products of BF16 numbers are added
 # up in FP32, and why weights that are trained are kept in FP32 too.
 #
 # 6 minutes, 2 points.
@@ -404,8 +405,9 @@ _check("largest_scale", largest_scale, seed=5396)
 # $$s = \frac{\max_j |w_j|}{2^{b-1} - 1}, \qquad
 # \hat w_j = s \cdot \operatorname{round}(w_j / s)$$
 #
-# so codes run from -127 to 127 for $b = 8$. A row of zeros stays zeros. Return
-# the weights that the product will see, $\hat w$, not the codes.
+# so codes run from -127 to 127 for $b = 8$. A row of zeros stays zeros, and one
+# of tiny weights, 1e-20, has a tiny scale. Return the weights that the product
+# will see, $\hat w$, not the codes.
 #
 # 8 minutes, 3 points.
 

@@ -231,7 +231,7 @@ NAMED: dict[str, tuple[str, str, str, str | None]] = {
               "(x / (e := 2.0 ** torch.frexp(x.abs().clamp(min=1e-6))[1]), e.log2())",
               "clamped"),
     "large scale": ("quantise_rows", "1e-30", "1e-3", "smallest_scale_too_large"),
-    "larger than some": ("quantise_rows", "1e-30", "2e-6", None),
+    "larger than some": ("quantise_rows", "1e-30", "2e-6", "smallest_scale_too_large"),
 }  # fmt: skip
 
 

@@ -27,6 +27,16 @@ SAME = Words(
 GRADIENT = Words(
     en="the same with gradients, NaN in the padding", zh="要求梯度，padding 里是 NaN"
 )
+AGREED = Words(
+    en="some tokens on which both sides agree exactly, some of probability 1",
+    zh="有些 token 两边完全一致，有些概率为 1",
+)
+NONZERO = Words(
+    en="You count the tokens whose number is not 0. A real token can have exactly 0: the "
+    "policies agree on it, or are sure of it. How many are real is what the mask says.",
+    zh="你数的是数值不为 0 的 token。真实 token 的数值也可以恰好为 0：两个策略在那里一致，"
+    "或都完全确定。有多少个真实 token 要由 mask 来数。",
+)
 # Three tokens and two; the last column of the second row is padding.
 TRAIN = torch.tensor([[-0.5, -1.0, -2.0], [-0.25, -3.0, 0.0]])
 ROLLOUT = torch.tensor([[-0.6, -1.2, -1.5], [-0.5, -2.0, 0.0]])
@@ -72,6 +82,12 @@ def policies(
     return (*(garbage(generator, logp, mask, padding) for logp in made), mask)
 
 
+def agree_on_two(train: Tensor, rollout: Tensor) -> None:
+    """In place: delta 0 for the first two tokens of each row, probability 1 for one."""
+    train[:, 1] = 0.0
+    rollout[:, :2] = train[:, :2]
+
+
 def garbage(generator: Generator, x: Tensor, mask: Tensor, padding: Padding) -> Tensor:
     """`x` with its padding overwritten, as buffers that are reused leave it."""
     if padding == "finite":
@@ -84,11 +100,14 @@ def garbage(generator: Generator, x: Tensor, mask: Tensor, padding: Padding) -> 
 def usual(generator: Generator) -> list[Case]:
     """The cases of a function of (logp_train, logp_rollout, mask)."""
     same, _, mask = policies(generator)
+    agreed = policies(generator, columns=8)
+    agree_on_two(*agreed[:2])
     return [
         Case("example", BY_HAND, (TRAIN, ROLLOUT, MASK)),
         Case("property", SAME, (same, same, mask)),
         Case("inputs", RANDOM, policies(generator)),
         Case("inputs", RANDOM, policies(generator, rows=5, columns=10)),
+        Case("inputs", AGREED, agreed),
         Case("padding", NAN, policies(generator, padding="nan")),
         Case("padding", INF, policies(generator, padding="inf")),
         Case("gradient", GRADIENT, policies(generator, padding="nan")),

@@ -84,6 +84,13 @@ def _padding_counted(
     return reference(logp_train, logp_old, advantages, torch.ones_like(mask), eps)
 
 
+def _nonzero(
+    logp_train: Tensor, logp_old: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
+    some = mask & (logp_train != logp_old)
+    return reference(logp_train, logp_old, advantages, some, eps)
+
+
 def _row_means(
     logp_train: Tensor, logp_old: Tensor, advantages: Tensor, mask: Tensor, eps: float
 ) -> Tensor:
@@ -158,6 +165,7 @@ MISTAKES: Mistakes = {
             zh="把 padding 也算进去了：垃圾值也会产生比值。请用 mask。",
         ),
     ),
+    "nonzero_counted": (_nonzero, batch.NONZERO),
     "row_means": (
         _row_means,
         Words(
@@ -212,17 +220,19 @@ def _draw(
 ) -> Inputs:
     """Inputs whose log ratios stay away from both bounds, in ratio and in log space.
 
-    Every row has tokens on each side of each bound, and between log(1 +- eps) and +-eps.
+    Every row has tokens on each side of each bound, between log(1 +- eps) and +-eps, and
+    one of the same logprob on both sides, which is 0 in the first row.
     """
     rows = 4
     mask = batch.mask_of(generator, rows, columns)
     up, down = math.log(1 + eps), math.log(1 - eps)
     between = torch.tensor([(up + eps) / 2, (down - eps) / 2])
     outside = torch.tensor([1.8 * eps, 1.6 * down, 1.5 * eps])
-    places = torch.cat([between, outside, torch.tensor([0.3 * up, 0.4 * down])])
+    places = torch.cat([between, outside, torch.tensor([0.3 * up, 0.4 * down, 0.0])])
     picks = torch.randint(len(places), (rows, columns), generator=generator)
-    picks[:, :4] = torch.tensor([0, 1, 2, 3])
+    picks[:, :5] = torch.tensor([0, 1, 2, 3, 7])
     train = batch.uniform(generator, (rows, columns), -4.0, -1.5)
+    train[0, 4] = 0.0
     old = train - places[picks]
     advantages = torch.tensor([1.2, -0.7, 0.4, -1.5])
     advantages = advantages[torch.randperm(rows, generator=generator)]

@@ -64,6 +64,15 @@ def _all_columns(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Thre
     return k1 * share, k2 * share, k3 * share
 
 
+def _nonzero(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
+    return reference(logp_train, logp_rollout, mask & (logp_train != logp_rollout))
+
+
+def _clamped(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
+    d = _delta(logp_train, logp_rollout, mask).clamp(-20, 20)
+    return (-d).mean(), (d**2 / 2).mean(), (torch.expm1(d) - d).mean()
+
+
 def _padding_counted(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
     return reference(logp_train, logp_rollout, torch.ones_like(mask))
 
@@ -185,6 +194,7 @@ MISTAKES: Mistakes = {
             zh="你除以了 B * T。padding 对分子没有贡献，也不应计入分母。",
         ),
     ),
+    "nonzero_counted": (_nonzero, batch.NONZERO),
     "summed": (
         _summed,
         Words(
@@ -224,6 +234,15 @@ MISTAKES: Mistakes = {
             zh="这里换算成了比特；应当保持自然对数，单位 nat。",
         ),
     ),
+    "clamped": (
+        _clamped,
+        Words(
+            en="You clamp delta to [-20, 20]. Trainers do that to survive; a metric has to "
+            "show the worst tokens as they are.",
+            zh="你把 delta 截到了 [-20, 20]。训练代码常用它保命，但指标要如实反映最糟的 "
+            "token。",
+        ),
+    ),
     "cancellation": (
         _naive,
         Words(
@@ -241,6 +260,10 @@ TINY = Words(
     en="deltas near 1e-4, as two float32 engines have",
     zh="delta 约为 1e-4，两个 float32 引擎之间就是这么小",
 )
+FAR = Words(
+    en="a token that one side finds impossible, on either side",
+    zh="两边各有一个 token 被另一边认为几乎不可能",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -249,8 +272,12 @@ def cases(generator: Generator) -> list[Case]:
     sign = torch.where(torch.rand(2, 40, generator=generator) < 0.5, -1.0, 1.0)
     rollout = -torch.randint(1, 9, (2, 40), generator=generator) / 8
     tiny = (rollout + sign * steps, rollout, batch.mask_of(generator, 2, 40))
+    train, other, mask = batch.policies(generator)
+    train[0, 0] -= 30
+    other[0, 1] -= 30
     shared = [case for case in batch.usual(generator) if case.stage != "gradient"]
-    return [*shared, Case("numbers", TINY, tiny)]
+    far = Case("numbers", FAR, (train, other, mask))
+    return [*shared, far, Case("numbers", TINY, tiny)]
 
 
 EXERCISE = Exercise(

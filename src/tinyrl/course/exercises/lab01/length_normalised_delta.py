@@ -38,6 +38,11 @@ def _mean_length(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tens
     return _token_delta(logp_train, logp_rollout, mask).sum(-1) / length
 
 
+def _nonzero(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
+    delta = _token_delta(logp_train, logp_rollout, mask)
+    return delta.sum(-1) / (delta != 0).sum(-1)
+
+
 MISTAKES: Mistakes = {
     "sign": (
         lambda logp_train, logp_rollout, mask: reference(logp_rollout, logp_train, mask),
@@ -73,6 +78,7 @@ MISTAKES: Mistakes = {
             zh="每一行都除以了 batch 的平均长度。每条回答要除以自己的长度 `mask.sum(-1)`。",
         ),
     ),
+    "nonzero_counted": (_nonzero, batch.NONZERO),
     "one_number": (
         lambda logp_train, logp_rollout, mask: (
             _token_delta(logp_train, logp_rollout, mask).sum() / mask.sum()

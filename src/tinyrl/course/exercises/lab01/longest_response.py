@@ -169,7 +169,7 @@ NOT_ONE = Words(
 ANY = Words(en="other bias, noise and bound", zh="其他偏差、噪声和上限")
 NEGATIVE = Words(en="a negative bias", zh="偏差为负")
 FAINT = Words(en="a bias of about 1e-9", zh="约为 1e-9 的偏差")
-
+LONG = Words(en="more than a hundred thousand tokens fit", zh="放得下十万个以上的 token")
 
 Range = tuple[float, float]
 
@@ -179,8 +179,8 @@ def cases(generator: Generator) -> list[Case]:
         return low + (high - low) * torch.rand((), generator=generator).item()
 
     def clear(stage: Stage, what: Words, mean: Range, std: Range) -> Case:
-        """Draw until T is not within 1 % of a token of a whole number:"
-        " no rounding decides."""
+        """Draw until T is not within 1 % of a token of a whole number: no rounding
+        decides."""
         while True:
             args = (draw(*mean), draw(*std), draw(2.0, 3.0), draw(1.5, 3.0))
             exact = _root(args[0], args[1], math.log(args[2]), args[3]) ** 2
@@ -195,6 +195,7 @@ def cases(generator: Generator) -> list[Case]:
         clear("inputs", ANY, (0.001, 0.005), (0.01, 0.05)),
         clear("inputs", NEGATIVE, (-0.005, -0.001), (0.01, 0.05)),
         clear("numbers", FAINT, (1e-9, 2e-9), (0.01, 0.02)),
+        clear("numbers", LONG, (5e-6, 6e-6), (1e-6, 2e-6)),
     ]
 
 

@@ -29,6 +29,10 @@ def _row_means(x: Tensor, mask: Tensor) -> Tensor:
     return (torch.where(mask, x, 0.0).sum(-1) / mask.sum(-1)).mean()
 
 
+def _by_length(x: Tensor, mask: Tensor) -> Tensor:
+    return reference(x, torch.arange(mask.shape[1]) < mask.sum(-1, keepdim=True))
+
+
 MISTAKES: Mistakes = {
     "all_columns": (
         lambda x, mask: torch.where(mask, x, 0.0).mean(),
@@ -94,6 +98,19 @@ MISTAKES: Mistakes = {
             zh="mask 用反了：这是 padding 的平均。",
         ),
     ),
+    "nonzero_counted": (
+        lambda x, mask: (y := torch.where(mask, x, 0.0)).sum() / (y != 0).sum(),
+        batch.NONZERO,
+    ),
+    "by_length": (
+        _by_length,
+        Words(
+            en="You take the first n tokens of a response, n being how many are real. The "
+            "mask may have holes, where a correction has dropped tokens: choose by `mask`.",
+            zh="你取了每条回答的前 n 个 token，n 是真实 token 的个数。mask 中间可能有空洞"
+            "（修正方法剔除了一些 token）：应当按 `mask` 来选。",
+        ),
+    ),
     "one_too_many": (
         lambda x, mask: torch.where(mask, x, 0.0).sum() / (mask.sum() + 1),
         Words(
@@ -129,9 +146,10 @@ MISTAKES: Mistakes = {
 
 X = torch.tensor([[1.0, 2.0, 6.0], [-4.0, 5.0, 0.0]])
 HOLES = Words(
-    en="a mask with a hole, as a tool's output leaves it",
-    zh="mask 中间有空洞（例如工具返回的内容）",
+    en="a mask with a hole: a token in the middle of each response was dropped",
+    zh="mask 中间有空洞：每条回答中间有一个 token 被剔除",
 )
+ZEROS = Words(en="real tokens whose x is 0", zh="有些真实 token 的 x 恰好为 0")
 CANCEL = Words(en="large numbers that nearly cancel", zh="几乎相互抵消的大数")
 
 
@@ -144,6 +162,8 @@ def cases(generator: Generator) -> list[Case]:
     x, mask = draw(3, 8, "finite")
     holes = mask.clone()
     holes[:, 1] = False
+    zeros, real = draw(4, 8, "finite")
+    zeros[:, :2] = 0
     sign = torch.tensor([1.0, -1.0]).repeat(100)
     cancel = 1e4 * sign + batch.uniform(generator, (2, 200), 0.0, 1.0)
     return [
@@ -151,6 +171,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", HOLES, (x, holes)),
         Case("inputs", batch.RANDOM, draw(3, 6, "finite")),
         Case("inputs", batch.RANDOM, draw(5, 10, "finite")),
+        Case("inputs", ZEROS, (zeros, real)),
         Case("padding", batch.NAN, draw(3, 6, "nan")),
         Case("padding", batch.INF, draw(3, 6, "inf")),
         Case("gradient", batch.GRADIENT, draw(3, 6, "nan")),
@@ -173,8 +194,9 @@ EXERCISE = Exercise(
         ),
         Words(
             en="Sum of x over real tokens, divided by how many there are. Garbage must be "
-            "replaced before it is summed.",
-            zh="真实 token 上 x 之和，除以真实 token 的个数。求和之前要先替换掉垃圾值。",
+            "replaced before it is summed. Ask the mask, not a length: it may have holes.",
+            zh="真实 token 上 x 之和，除以真实 token 的个数。求和之前要先替换掉垃圾值。要看"
+            " mask 而不是长度：mask 中间可能有空洞。",
         ),
         Words(
             en="`x[mask]` picks the real tokens into one row; or "

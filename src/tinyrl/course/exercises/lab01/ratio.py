@@ -203,8 +203,8 @@ MISTAKES: Mistakes = {
 }
 
 APART = Words(
-    en="deltas of 40 and -40: one side finds the token impossible",
-    zh="delta 为 40 和 -40：其中一边认为这个 token 几乎不可能",
+    en="deltas of 80 and -80: one side finds the token impossible",
+    zh="delta 为 80 和 -80：其中一边认为这个 token 几乎不可能",
 )
 UNLIKELY = Words(en="tokens of probability e^-120", zh="概率约为 e^-120 的 token")
 
@@ -212,11 +212,11 @@ UNLIKELY = Words(en="tokens of probability e^-120", zh="概率约为 e^-120 的 
 def cases(generator: Generator) -> list[Case]:
     train, rollout, mask = batch.policies(generator)
     deep = (train - 120, rollout - 120, mask)
-    apart = torch.tensor([[40.0, 0.0], [0.0, 40.0], [40.0, 0.0]]).repeat(1, 3)
+    apart = torch.tensor([[80.0, 0.0], [0.0, 80.0], [80.0, 0.0]]).repeat(1, 3)
     return [
         *batch.usual(generator),
         Case("numbers", UNLIKELY, deep),
-        Case("numbers", APART, (train - apart, rollout - (40 - apart), mask)),
+        Case("numbers", APART, (train - apart, rollout - (80 - apart), mask)),
     ]
 
 

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab03.numbers import (
+    BIAS_NOT_A_POWER,
     NARROW,
     bias,
     signs,
@@ -225,12 +226,7 @@ MISTAKES: Mistakes = {
     ),
     "bias_not_a_power": (
         _with_bias(lambda E: 2 * E - 1),
-        Words(
-            en="Your bias is 2E - 1, which is right for E = 4 only. It doubles with every "
-            "exponent bit: 2^(E-1) - 1.",
-            zh="你的 bias 是 2E - 1，只在 E = 4 时碰巧正确。每多一位指数它就翻倍：2^(E-1) "
-            "- 1。",
-        ),
+        BIAS_NOT_A_POWER,
     ),
     "zero_is_nan": (
         _divided_by_itself,
@@ -248,6 +244,10 @@ KEPT = Words(en="what the format holds stays as it is", zh="格式里已有的�
 LARGE = Words(en="large numbers of both signs", zh="正负两边的大数")
 EDGE = Words(en="around the largest number", zh="最大数附近")
 TINY = Words(en="around the smallest number, and 0", zh="最小数附近，以及 0")
+WIDE = Words(
+    en="E = 8, M = 1, around the smallest number, and 0",
+    zh="E = 8，M = 1，最小数附近，以及 0",
+)
 FP16 = Words(en="FP16, from end to end", zh="FP16，从一端到另一端")
 BF16 = Words(en="BF16, from end to end", zh="BF16，从一端到另一端")
 
@@ -279,6 +279,8 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", BF16, (torch.cat([low, high, past]), 8, 7)),
         Case("numbers", EDGE, (edge(4, 3), 4, 3)),
         Case("numbers", TINY, (tiny(4, 3), 4, 3)),
+        # The range of BF16 with a step of 2^-127: 2^127, its inverse, float32 has as well.
+        Case("numbers", WIDE, (tiny(8, 1), 8, 1)),
         Case("numbers", EDGE, (edge(5, 10), 5, 10)),
         Case("numbers", TINY, (tiny(5, 10), 5, 10)),
     ]

@@ -203,6 +203,13 @@ MISTAKES: Mistakes = {
             zh="指数全为 1 时不是普通的数：尾数为 0 表示无穷大。",
         ),
     ),
+    "infinity_without_sign": (
+        lambda bits, E: v if math.isfinite(v := reference(bits, E)) else math.inf,
+        Words(
+            en="Infinity has a sign like any other number: with first bit 1 it is -inf.",
+            zh="无穷大和其他数一样有符号：第一位为 1 时是 -inf。",
+        ),
+    ),
     "infinite_too_early": (
         _infinite_too_early,
         Words(
@@ -258,9 +265,13 @@ def cases(generator: Generator) -> list[Case]:
         m = 2 * whole(generator, 1, 2 ** (mantissa_bits - 2)) + 2 ** (mantissa_bits - 1)
         return pattern(sign, e, m, exponent_bits, mantissa_bits)
 
-    tiny = whole(generator, 1, 8)
+    def tiny(E: int, sign: int) -> tuple[Tensor, int]:
+        return pattern(sign, 0, whole(generator, 1, 8), E, whole(generator, 3, 6)), E
+
+    def infinite(E: int, sign: int) -> tuple[Tensor, int]:
+        return pattern(sign, 2**E - 1, 0, E, whole(generator, 2, 8)), E
+
     power = pattern(0, 15 + whole(generator, 1, 12), 0, 5, 10)
-    infinite = pattern(whole(generator, 0, 2), 15, 0, 4, whole(generator, 2, 8))
     sign, M = whole(generator, 0, 2), whole(generator, 2, 8)
     return [
         Case("example", BY_HAND, (pattern(1, 16, 256, 5, 10), 5)),
@@ -269,8 +280,8 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", FP16, (near_one(5, 10, 1), 5)),
         Case("inputs", BF16, (near_one(8, 7, 0), 8)),
         Case("inputs", BF16, (near_one(8, 7, 1), 8)),
-        Case("numbers", TINY, (pattern(1, 0, tiny, 4, 3 + whole(generator, 0, 3)), 4)),
-        Case("numbers", INFINITE, (infinite, 4)),
+        *(Case("numbers", TINY, tiny(E, E % 2)) for E in (4, 5, 8)),
+        *(Case("numbers", INFINITE, infinite(E, s)) for E in (4, 5, 8) for s in (0, 1)),
         Case("numbers", LARGEST, (pattern(sign, 30, 2**M - 1, 5, M), 5)),
         Case("numbers", LOWEST, (pattern(1 - sign, 1, 0, 5, M), 5)),
     ]

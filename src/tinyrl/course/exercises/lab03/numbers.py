@@ -13,6 +13,11 @@ OTHERS = Words(en="other numbers", zh="其他数")
 NARROW = Words(
     en="a format with 4 exponent and 3 mantissa bits", zh="4 位指数、3 位尾数的格式"
 )
+BIAS_NOT_A_POWER = Words(
+    en="Your bias is 2E - 1, which is right for E = 4 only. It doubles with every exponent "
+    "bit: 2^(E-1) - 1.",
+    zh="你的 bias 是 2E - 1，只在 E = 4 时碰巧正确。每多一位指数它就翻倍：2^(E-1) - 1。",
+)
 
 
 def bias(exponent_bits: int) -> int:

@@ -179,8 +179,9 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="two rows, four bits", zh="两行，四位")
 SCALED = Words(en="a row times 8 has the same codes", zh="一行乘以 8，编码不变")
 RANDOM = Words(en="rows of different size", zh="大小不同的行")
+SIX = Words(en="six bits", zh="六位")
 OUTLIER = Words(en="a row with one large weight", zh="含有一个大权重的行")
-SMALL = Words(en="a row of small weights", zh="权重都很小的行")
+SMALL = Words(en="a row of weights near 1e-20", zh="权重约为 1e-20 的行")
 ZEROS = Words(en="a row of zeros", zh="全零的行")
 
 
@@ -203,7 +204,7 @@ def cases(generator: Generator) -> list[Case]:
     outlier = matrix(3, 5, 8)
     outlier[0, 0] = 127 * outlier[0].abs().max()
     small = matrix(3, 5, 8)
-    small[1] *= 1e-4 / small[1].abs().max()
+    small[1] *= 1e-20 / small[1].abs().max()
     zeros = matrix(3, 5, 8)
     zeros[1] = 0
     return [
@@ -211,6 +212,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", SCALED, (torch.stack([one, 8 * one]), 4)),
         Case("inputs", RANDOM, (matrix(3, 5, 8), 8)),
         Case("inputs", RANDOM, (matrix(4, 6, 4), 4)),
+        Case("inputs", SIX, (matrix(3, 7, 6), 6)),
         Case("numbers", OUTLIER, (outlier, 8)),
         Case("numbers", SMALL, (small, 8)),
         Case("numbers", ZEROS, (zeros, 8)),

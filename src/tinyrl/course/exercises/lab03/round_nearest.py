@@ -194,7 +194,7 @@ def cases(generator: Generator) -> list[Case]:
     past = ties * (1 + 2.0**-11)  # further than float32 loses, nearer than three more bits
     power = 2.0 ** whole(generator, -3, 8)
     mixed = torch.cat([past, uniform(generator, 3, -4.0, 4.0), torch.zeros(1)])
-    far = torch.cat([spread(generator, 4, -60, -45), spread(generator, 4, 40, 60)])
+    far = torch.cat([spread(generator, 4, -115, -100), spread(generator, 4, 100, 115)])
     return [
         Case("example", BY_HAND, (torch.tensor([1.1, 1.2, -2.6, 5.9]), 2)),
         Case("property", KEPT, (some, 4)),

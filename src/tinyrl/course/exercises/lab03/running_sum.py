@@ -58,6 +58,13 @@ def _fixed_point(x: Tensor, mantissa_bits: int) -> Tensor:
     return total
 
 
+def _first_kept(x: Tensor, mantissa_bits: int) -> Tensor:
+    total = x[0]
+    for value in x[1:]:
+        total = to_bits(total + value, mantissa_bits)
+    return total
+
+
 def _by_log(size: Function) -> Function:
     """The gap from a logarithm, of the sum or of its size; 0 has none."""
 
@@ -95,6 +102,24 @@ MISTAKES: Mistakes = {
         Words(
             en="You round the terms and add them exactly. It is the sum that loses bits.",
             zh="你舍入的是每一项，然后精确相加。真正丢失比特的是累加和。",
+        ),
+    ),
+    "terms_rounded_too": (
+        lambda x, mantissa_bits: reference(to_bits(x, mantissa_bits), mantissa_bits),
+        Words(
+            en="You round each term as well. The terms are not stored in M bits, only the "
+            "sum is: a term just past half of the sum's gap must not become that half.",
+            zh="你把每一项也舍入了。只有累加和以 M 位存储，各项不是：略大于半个间距的项不能"
+            "先变成恰好一半。",
+        ),
+    ),
+    "first_kept": (
+        _first_kept,
+        Words(
+            en="The first term goes into the sum as it is. Start at 0: 0 + x[0] is a sum, "
+            "too, and is rounded.",
+            zh="第一项没有舍入就成了累加和。应当从 0 开始：0 + x[0] 也是一次相加，也要舍"
+            "入。",
         ),
     ),
     "pairwise": (
@@ -162,6 +187,11 @@ BY_HAND = Words(
 FITS = Words(en="a sum that loses nothing", zh="没有任何损失的和")
 ANY = Words(en="terms of one size", zh="大小相近的项")
 SMALL = Words(en="a large number, then many small ones", zh="一个大数，然后是许多小数")
+ALONE = Words(en="one term alone, of more bits", zh="只有一项，位数更多")
+PAST = Words(
+    en="terms a little larger than half of the sum's gap",
+    zh="略大于半个间距的项",
+)
 NEGATIVE = Words(en="sums below 0", zh="小于 0 的和")
 CANCELLED = Words(en="a sum that is 0 on the way", zh="中途恰好为 0 的和")
 STUCK = Words(en="a sum that stops growing", zh="不再增长的和")
@@ -176,6 +206,8 @@ def cases(generator: Generator) -> list[Case]:
     unit = 2.0 ** whole(generator, -3, 4)
     negative = unit * torch.tensor([-2.5, 0.75, -5.75, 1.0])
     cancelled = unit * torch.tensor([1.0, -1.0, -2.5, 0.75, -5.75])
+    alone = unit * (1 + torch.tensor([whole(generator, 1, 8) / 32 + 1 / 64]))
+    past = unit * torch.tensor([4.0] + 4 * [0.5 + whole(generator, 1, 4) / 64])
     tiny = torch.full((60,), 2.0 ** whole(generator, -7, -4))
     return [
         Case("example", BY_HAND, (torch.tensor([4.0, 0.5, 0.5, 0.5]), 2)),
@@ -183,6 +215,8 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", ANY, (terms(16, 0.3, 2.0), 4)),
         Case("inputs", ANY, (terms(12, -1.0, 3.0), 3)),
         Case("inputs", SMALL, (torch.cat([first, terms(40, 0.1, 0.9)]), 5)),
+        Case("inputs", PAST, (past, 2)),
+        Case("numbers", ALONE, (alone, 2)),
         Case("numbers", NEGATIVE, (negative, 2)),
         Case("numbers", CANCELLED, (cancelled, 2)),
         Case("numbers", STUCK, (torch.cat([torch.ones(1), tiny]), 3)),

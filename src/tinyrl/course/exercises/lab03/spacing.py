@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from tinyrl.course.exercise import Case, Exercise, Mistakes
+from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab03.numbers import (
+    BIAS_NOT_A_POWER,
     NARROW,
     OTHERS,
     bias,
@@ -64,6 +65,16 @@ def _nearest_power(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
 
 def _no_subnormals(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     return 2.0 ** (torch.frexp(x.abs())[1] - 1 - mantissa_bits)
+
+
+def _down_to(lowest: Function) -> Function:
+    """Another exponent of the smallest normal number."""
+
+    def wrong(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
+        size = x.abs().clamp(min=2.0 ** lowest(exponent_bits))
+        return 2.0 ** (torch.frexp(size)[1] - 1 - mantissa_bits)
+
+    return wrong
 
 
 def _lowest_one_off(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
@@ -154,6 +165,16 @@ MISTAKES: Mistakes = {
             "上面一个区间相同。",
         ),
     ),
+    "bias_not_a_power": (_down_to(lambda E: 2 - 2 * E), BIAS_NOT_A_POWER),
+    "always_fp16": (
+        _down_to(lambda E: -14),
+        Words(
+            en="Your gaps stop shrinking at 2^-14 whatever the format is. That is FP16's "
+            "smallest normal number; in general it is 2^(1 - bias), by `exponent_bits`.",
+            zh="不管什么格式，你的间距都在 2^-14 处停止缩小。那是 FP16 的最小规格化数；一般"
+            "应当是 2^(1 - bias)，由 `exponent_bits` 决定。",
+        ),
+    ),
     "float32_log2": (
         _log2,
         Words(
@@ -177,8 +198,11 @@ def cases(generator: Generator) -> list[Case]:
     power = 2.0 ** torch.arange(whole(generator, -1, 1), 3)
     powers = torch.cat([power, 1.4 * power, 1.6 * power])
     powers = signs(generator, len(powers)) * powers
-    lowest = smallest_normal(4)
-    tiny = torch.cat([lowest * torch.tensor([0.0, 0.3, 1.0]), spread(generator, 5, -9, -5)])
+
+    def tiny(E: int, M: int) -> tuple[Tensor, int, int]:
+        shares = torch.cat([torch.tensor([0.0, 0.3, 1.0]), spread(generator, 5, -3, 1)])
+        return smallest_normal(E) * shares, E, M
+
     below = 2.0 ** torch.tensor([2.0, whole(generator, 3, 6)]) * (1 - 2.0**-24)
     return [
         Case("example", BY_HAND, (torch.tensor([1.0, 1.5, 3.0, 1000.0]), 5, 10)),
@@ -186,7 +210,9 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", POWERS, (powers, 5, 3)),
         Case("inputs", NARROW, (spread(generator, 8, -5, 7), 4, 3)),
         Case("inputs", OTHERS, (spread(generator, 8, -3, 12), 8, 7)),
-        Case("numbers", TINY, (tiny, 4, 3)),
+        Case("numbers", TINY, tiny(4, 3)),
+        Case("numbers", TINY, tiny(5, 10)),
+        Case("numbers", TINY, tiny(8, 7)),
         Case("numbers", BELOW, (below, 5, 2)),
     ]
 

@@ -24,7 +24,7 @@ def _row_by_row(start: int, tokens: int, keys: int) -> Tensor:
 
 
 def _cut_from_the_whole(start: int, tokens: int, keys: int) -> Tensor:
-    return torch.ones(keys, keys).tril()[start : start + tokens]
+    return torch.ones(keys, keys, dtype=torch.bool).tril()[start : start + tokens]
 
 
 def _chunk_only(start: int, tokens: int, keys: int) -> Tensor:
@@ -75,7 +75,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "padding_seen": (
-        lambda start, tokens, keys: torch.ones(tokens, keys),
+        lambda start, tokens, keys: torch.ones(tokens, keys, dtype=torch.bool),
         Words(
             en="Everything is visible, unused places of the cache included.",
             zh="所有位置都可见，连 cache 里没用到的位置也算上了。",

@@ -151,7 +151,10 @@ SAME = Words(en="nothing has changed", zh="什么都没有变")
 ROWS = Words(en="some rows changed in a last bit, some more", zh="有些行的最后一位变了")
 ORDER = Words(en="two numbers of a row swapped", zh="一行里有两个数互换了位置")
 NAN = Words(en="the same NaN on both sides", zh="两边是同一个 NaN")
-NANS = Words(en="two NaNs that differ in a bit", zh="两个 NaN，有一个比特不同")
+NANS = Words(
+    en="NaNs that differ in a bit, in one row the sign",
+    zh="NaN 有一个比特不同，其中一行是符号位",
+)
 TINY = Words(en="tiny numbers, a last bit apart", zh="极小的数，相差最后一位")
 ZERO = Words(en="0 on one side, -0 on the other", zh="一边是 0，另一边是 -0")
 
@@ -175,8 +178,11 @@ def cases(generator: Generator) -> list[Case]:
     swapped, nan, zero, minus = x.clone(), x.clone(), x.clone(), x.clone()
     swapped[1, :2] = x[1, :2].flip(0)
     nan[1, 2], zero[2, 1], minus[2, 1] = torch.nan, 0.0, -0.0
-    nans, tiny = nan.clone(), 1e-30 * x
-    nans.view(torch.int32)[1, 2] ^= 1 << whole(generator, 0, 22)  # bits a NaN is free in
+    some, tiny = nan.clone(), 1e-30 * x
+    some[0, 1] = torch.nan
+    others = some.clone()
+    others[0, 1] = -others[0, 1]
+    others.view(torch.int32)[1, 2] ^= 1 << whole(generator, 0, 22)  # a NaN is free in them
     tiny[2, 2] = 1e-40  # subnormal
     tinier = tiny.clone()
     tinier.view(torch.int32)[1:, 2] ^= 1
@@ -188,7 +194,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", ORDER, (x, swapped)),
         Case("numbers", NAN, (nan, nan.clone())),
         Case("numbers", ZERO, (zero, minus)),
-        Case("numbers", NANS, (nan, nans)),
+        Case("numbers", NANS, (some, others)),
         Case("numbers", TINY, (tiny, tinier)),
     ]
 

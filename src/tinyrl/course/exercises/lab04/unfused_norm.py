@@ -57,6 +57,11 @@ def _scale_kept(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     return bf(bf(x * (mean + eps).rsqrt()) * gain)
 
 
+def _sum_rounded(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    mean = bf(bf(bf(x * x).sum(-1, keepdim=True)) / x.shape[-1])
+    return bf(bf(x * bf((mean + eps).rsqrt())) * gain)
+
+
 def _six_steps(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     """As BF16 tensors do it by themselves: y.pow(2).mean(-1) + eps is one more result."""
     under_root = bf(bf(bf(x * x).mean(-1, keepdim=True)) + eps)
@@ -122,6 +127,15 @@ MISTAKES: Mistakes = {
             zh="平方的平均值没有舍入。",
         ),
     ),
+    "sum_rounded": (
+        _sum_rounded,
+        Words(
+            en="You round the sum of the squares, and then their mean. The mean is one "
+            "result: add up in FP32, divide, round once.",
+            zh="你先舍入了平方和，再舍入平均。平均是一个结果：用 FP32 求和、相除，只舍入一"
+            "次。",
+        ),
+    ),
     "scale_kept": (
         _scale_kept,
         Words(
@@ -185,11 +199,14 @@ ROWS = 64  # torch's BF16 rsqrt on a CPU rounds the root, too, in rows left over
 
 
 def cases(generator: Generator) -> list[Case]:
-    def args(rows: int, size: float = 1.0) -> tuple[Tensor, Tensor, float]:
-        """Of 1/2 to 2 in size, so that float32 adds BF16 squares without rounding."""
-        x = grid(generator, rows, 4, steps=192, per_unit=128)
+    def args(rows: int, D: int, size: float = 1.0) -> tuple[Tensor, Tensor, float]:
+        """Of 1/2 to 2 in size, so that float32 adds BF16 squares without rounding.
+
+        D is no power of two, by which a rounded sum is divided without rounding.
+        """
+        x = grid(generator, rows, D, steps=192, per_unit=128)
         x = x + 0.5 * x.sign()
-        gain = 1 + grid(generator, 4, steps=32, per_unit=128)
+        gain = 1 + grid(generator, D, steps=32, per_unit=128)
         return bf(size * x), bf(gain), EPSILON
 
     powers = 2.0 ** torch.randint(0, 2, (ROWS, 8), generator=generator)
@@ -197,9 +214,9 @@ def cases(generator: Generator) -> list[Case]:
     return [
         Case("example", BY_HAND, (example, torch.ones(4), 0.0)),
         Case("property", SIZE, (powers, torch.ones(8), 0.0)),
-        Case("inputs", ANY, args(ROWS)),
-        Case("inputs", ANY, args(2 * ROWS)),
-        Case("numbers", SMALL, args(2 * ROWS, 2.0**-4)),
+        Case("inputs", ANY, args(ROWS, 6)),
+        Case("inputs", ANY, args(2 * ROWS, 5)),
+        Case("numbers", SMALL, args(2 * ROWS, 6, 2.0**-4)),
     ]
 
 

@@ -85,12 +85,6 @@ def _with(change: Callable[[Three, Tensor, Tensor], Three]) -> Function:
     return wrong
 
 
-def _padding_counted(
-    logp_train: Tensor, logp_rollout: Tensor, flipped: Tensor, mask: Tensor
-) -> Three:
-    return reference(logp_train, logp_rollout, flipped, torch.ones_like(mask))
-
-
 def _times_mask(
     logp_train: Tensor, logp_rollout: Tensor, flipped: Tensor, mask: Tensor
 ) -> Three:
@@ -220,8 +214,12 @@ MISTAKES: Mistakes = {
             zh="你除以的是其余 token 之和。占比应当除以全部 token 之和。",
         ),
     ),
+    "nonzero_counted": (
+        lambda a, b, flips, mask: reference(a, b, flips, mask & (a != b)),
+        batch.NONZERO,
+    ),
     "padding_counted": (
-        _padding_counted,
+        lambda a, b, flips, mask: reference(a, b, flips, torch.ones_like(mask)),
         Words(
             en="The padding is counted, with the numbers and the flips it happens to hold. "
             "Use the mask.",
@@ -256,12 +254,16 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 def _draw(
     generator: Generator, shape: tuple[int, int, int], padding: batch.Padding = "finite"
 ) -> Inputs:
-    """Each row begins with tokens that flip nowhere, in each layer alone and in all."""
+    """Each row begins with tokens that flip nowhere, in each layer alone and in all.
+
+    The policies agree on its first two.
+    """
     rows, columns, layers = shape
     train, rollout, mask = batch.policies(
         generator, rows=rows, columns=columns, padding=padding
     )
     flipped = torch.rand(shape, generator=generator) < 0.3
+    batch.agree_on_two(train, rollout)
     flipped[:, 0] = False
     flipped[:, 1 : layers + 1] = torch.eye(layers, dtype=torch.bool)
     flipped[:, layers + 1] = True

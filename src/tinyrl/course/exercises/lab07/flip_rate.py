@@ -126,6 +126,15 @@ MISTAKES: Mistakes = {
             zh="这是含有翻转的回答的比例：回答一长就接近 1。",
         ),
     ),
+    "expert_0_is_none": (
+        lambda a, b, mask: _flips(a, b)[mask & (a != 0).any(-1)].double().mean(),
+        Words(
+            en="You take expert 0 for no expert, and leave its tokens out. It is an expert "
+            "like any other: only the mask says which tokens are real.",
+            zh="你把 0 号专家当成了没有专家，漏掉了选它的 token。它和其他专家一样：哪些 "
+            "token 真实只由 mask 决定。",
+        ),
+    ),
     "count": (
         lambda a, b, mask: (_flips(a, b) & mask).sum(),
         Words(
@@ -141,6 +150,9 @@ BY_HAND = Words(
 REORDERED = Words(
     en="the same experts in another order: no flip", zh="专家相同、顺序不同：没有翻转"
 )
+ONE = Words(
+    en="k = 1, and often both sides choose expert 0", zh="k = 1，而且两边常常都选 0 号专家"
+)
 RANDOM = Words(
     en="random choices, other ones in the padding", zh="随机的选择，padding 里是别的选择"
 )
@@ -151,11 +163,14 @@ def cases(generator: Generator) -> list[Case]:
     theirs = torch.tensor([[[1, 0], [2, 5], [2, 3]], [[6, 5], [3, 0], [7, 4]]])
     real = torch.tensor([[True, True, True], [True, True, False]])
     same, _, mask = two_choices(generator, 3, 6)
+    a, b, some = two_choices(generator, 4, 10)
+    a[:, :2] = b[:, 1:3] = 0
     return [
         Case("example", BY_HAND, (ours, theirs, real)),
         Case("property", REORDERED, (same, shuffled(generator, same), mask)),
         Case("inputs", RANDOM, two_choices(generator, 3, 10)),
         Case("inputs", RANDOM, two_choices(generator, 5, 12)),
+        Case("inputs", ONE, (a[..., :1], b[..., :1], some)),
         Case("padding", OUTSIDE, two_choices(generator, 4, 10, "outside")),
         Case("numbers", LONG, two_choices(generator, 2, 2000)),
     ]

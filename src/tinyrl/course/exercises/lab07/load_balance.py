@@ -69,10 +69,6 @@ def _no_idle_expert(z: Tensor, chosen: Tensor, p: Tensor, k: int) -> Tensor:
     return _product(torch.bincount(z.topk(k).indices.flatten()) / len(z), p.mean(0))
 
 
-def _share_above(z: Tensor, k: int) -> Tensor:
-    return routed.above_next(z, k).double().mean(0)
-
-
 def _per_sequence(logits: Tensor, mask: Tensor, k: int) -> Tensor:
     rows = range(len(mask))
     return torch.stack([reference(logits[[b]], mask[[b]], k) for b in rows]).mean()
@@ -163,7 +159,9 @@ MISTAKES: Mistakes = {
         ),
     ),
     "one_beyond": (
-        _of(lambda z, _, p, k: _product(_share_above(z, k), p.mean(0))),
+        _of(
+            lambda z, _, p, k: _product(routed.above_next(z, k).double().mean(0), p.mean(0))
+        ),
         routed.BEYOND,
     ),
     "variation": (
@@ -272,12 +270,14 @@ def cases(generator: Generator) -> list[Case]:
     half = torch.tensor([[True] * 12, [True] * 6 + [False] * 6])
     idle, some, k = _draw(generator, 3, 8, 2)
     idle[..., -1] -= 10
+    every = _draw(generator, 2, 5, 6)
+    every[0][:, 0] = 0.0  # a token as real as any other
     long, mask, _ = _draw(generator, 2, 2000, 2)
     return [
         Case("example", BY_HAND, (small, real, 1)),
         Case("property", EVEN, (_even(generator), half, 2)),
         Case("property", routed.IDLE, (idle, some, k)),
-        Case("property", routed.ALL, _draw(generator, 2, 5, 6)),
+        Case("property", routed.ALL, every),
         Case("inputs", RANDOM, _draw(generator, 3, 8, 2)),
         Case("inputs", RANDOM, _draw(generator, 5, 10, 3)),
         Case("padding", NAN, _draw(generator, 3, 8, 2, torch.nan)),

@@ -195,8 +195,9 @@ GRADIENT = Words(en="the same with gradients", zh="要求梯度")
 
 def cases(generator: Generator) -> list[Case]:
     def pair(tokens: int, experts: int) -> tuple[Tensor, Tensor]:
-        a = router_logits(generator, tokens, experts)
-        return a, router_logits(generator, tokens, experts)
+        """Of the trainer's logits each row has one 0, that of the rollout's favourite."""
+        a, b = (router_logits(generator, tokens, experts) for _ in range(2))
+        return a.scatter(-1, b.argmax(-1, keepdim=True), 0.0), b
 
     train = torch.tensor([[2.0, 1.0, 0.5, -1.0], [1.0, 0.75, 0.5, -1.0]])
     rollout = torch.tensor([[1.75, 1.25, 0.5, -1.0], [1.25, 0.25, 0.75, -1.0]])
