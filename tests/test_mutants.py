@@ -140,6 +140,9 @@ def longest(mean, std, bound, z, most):
 def mean(x, real): return x.sum() / real.sum().clamp(min=1)
 """
 ATTACKS: dict[str, tuple[str, str]] = {
+    "a mask of numbers": (
+        "chunk_mask",
+        "return (torch.arange(keys) <= start + torch.arange(tokens)[:, None]).float()"),
     # Right for the formats that were asked.
     "lowest exponent of E = 4": ("spacing", "return gaps(x, -6, mantissa_bits)"),
     "lowest exponents of E = 4 and 5": (

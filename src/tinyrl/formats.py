@@ -24,14 +24,20 @@ Overflow = Literal["saturate", "nan"]
 
 
 def check_choices(part: object) -> None:
-    """Refuse a dataclass whose field holds what its `Literal` type does not list.
+    """Refuse a dataclass whose field holds what its type does not: choices and numbers.
 
     Without it a misspelt choice would silently act as one of the others.
     """
     for name, hint in get_type_hints(type(part)).items():
         value = getattr(part, name)
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {get_args(hint)}, not {value!r}")
+        if get_origin(hint) is Literal:
+            kinds = {type(choice) for choice in get_args(hint)}
+            if type(value) not in kinds or value not in get_args(hint):
+                raise ValueError(f"{name} must be one of {get_args(hint)}, not {value!r}")
+        if hint is int and type(value) is not int:
+            raise ValueError(f"{name} must be a whole number, not {value!r}")
+        if hint is float and type(value) not in (int, float):
+            raise ValueError(f"{name} must be a number, not {value!r}")
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,13 @@ def borrowed(name: str, function: str) -> Words:
     )
 
 
+def not_boolean(name: str) -> Words:
+    return Words(
+        en=f"`{name}` has to be boolean: to what uses it, 0.0 and 1.0 mean something else.",
+        zh=f"`{name}` 必须是布尔值：对使用它的代码来说，0.0 和 1.0 另有含义。",
+    )
+
+
 def not_a_tuple(exercise: Exercise, value: object) -> Words:
     names = ", ".join(exercise.returns)
     kind, number = type(value).__name__, len(exercise.returns)

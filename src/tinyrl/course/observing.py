@@ -94,6 +94,8 @@ def read(exercise: Exercise, value: object) -> tuple[tuple[Array, ...], Words | 
             found.append(array(part))
         except _UNREADABLE:
             return (), complaints.not_numbers(name, part)
+        if exercise.boolean and not _boolean(part):
+            return (), complaints.not_boolean(name)
     return tuple(found), None
 
 
@@ -110,6 +112,11 @@ def array(value: object) -> Array:
     if type(value) in _PLAIN:
         return np.array(value, float64)
     raise TypeError(f"not a number: {type(value)}")
+
+
+def _boolean(value: object) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return type(value) is bool or dtype in (torch.bool, np.bool_)
 
 
 def pull(

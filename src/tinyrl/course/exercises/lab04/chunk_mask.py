@@ -160,4 +160,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=5,
     exact=True,
+    boolean=True,
 )
