@@ -21,7 +21,7 @@ SRC = ROOT / "src/tinyrl"
 LAYERS = [
     *("formats", "attention", "kernels", "logprobs", "moe", "positions", "model"),
     *("pretrained", "parallel", "tokens", "tasks", "sampling", "stack"),
-    *("rollout", "scoring", "advantages", "objectives", "correction", "metrics"),
+    *("rollout", "scoring", "collate", "advantages", "objectives", "correction", "metrics"),
     *("routing", "trainer", "checkpoints", "trace", "diagnosis", "engines", "course"),
     "cli",
 ]

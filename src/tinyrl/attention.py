@@ -49,19 +49,21 @@ def attend(
 ) -> Tensor:
     """Attention of `q [B, H, T, D]` to `k, v [B, K, S, D]`: `[B, H, T, D]`.
 
-    `visible` is a boolean `[T, S]`, true where a query may look; each query sees at least
-    one key. `fixed` pads the rows, so that a query's arithmetic is the same beside others.
-    `rounded` brings scores and weights to a format where a way rounds them.
+    `visible` is a boolean `[T, S]` or `[B, T, S]`, true where a query may look; each query
+    sees at least one key. `fixed` pads the rows, so that a query's arithmetic is the same
+    beside others. `rounded` brings scores and weights to a format where a way rounds them.
     """
+    alike = visible.dim() == 2  # one picture for all sequences
+    visible = visible if alike else visible[:, None]  # [B, 1, T, S]
     if way == "sdpa":
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=True)
     (B, H, T, D), K = q.shape, k.shape[1]
     rows = q.reshape(B, K, H // K * T, D)
     rows = pad_rows(rows, QUERY_ROWS) if fixed else rows
     hidden = None
-    if T > 1 or fixed:  # else the one query sees all there is
-        hidden = ~visible.repeat(H // K, 1)
-        hidden = F.pad(hidden, (0, 0, 0, rows.shape[2] - len(hidden)))
+    if T > 1 or fixed or not alike:  # else the one query sees all there is
+        hidden = ~torch.cat([visible] * (H // K), -2)
+        hidden = F.pad(hidden, (0, 0, 0, rows.shape[2] - hidden.shape[-2]))
     y = WAYS[way](rows, k, v, hidden, rounded)
     return y[:, :, : H // K * T].reshape(B, H, T, D)
 
@@ -92,7 +94,7 @@ def online(
     m = torch.full_like(total, LOWEST)
     for start in range(0, k.shape[2], KEY_BLOCK):
         keys = slice(start, start + KEY_BLOCK)
-        s = scores(rows, k[:, :, keys], None if hidden is None else hidden[:, keys])
+        s = scores(rows, k[:, :, keys], None if hidden is None else hidden[..., keys])
         higher = torch.maximum(m, s.detach().amax(-1, keepdim=True))
         p, shrink = torch.exp(s - higher), torch.exp(m - higher)
         y = y * shrink + rounded(p) @ v[:, :, keys]
@@ -112,7 +114,7 @@ def split_kv(
     size = -(-k.shape[2] // KEY_PARTS)
     for start in range(0, k.shape[2], size):
         keys = slice(start, start + size)
-        s = scores(rows, k[:, :, keys], None if hidden is None else hidden[:, keys])
+        s = scores(rows, k[:, :, keys], None if hidden is None else hidden[..., keys])
         m = s.detach().amax(-1, keepdim=True).clamp(min=LOWEST)
         p = torch.exp(s - m)
         total = p.sum(-1, keepdim=True).clamp(min=1)  # it is, unless all is hidden

@@ -235,7 +235,7 @@ class Ops:
     def attention(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """Attention of `q [B, H, T, D]` to `k, v [B, K, S, D]`: `[B, H, T, D]`.
 
-        `visible` is a boolean `[T, S]`, true where a query may look.
+        `visible` is a boolean `[T, S]` or `[B, T, S]`, true where a query may look.
         """
         way, how = self.kernels.attention, (q, k, v, visible)
         if way == "sdpa" and q.shape[2] == 1 and not self.fixed:

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from .formats import check_choices
 from .kernels import Ops
 from .moe import MoE, Routes, check_routes, linear
 from .positions import Places, places
@@ -39,10 +41,14 @@ class GPTConfig:
     moe_intermediate: int = 48  # of each expert: two are as wide as the dense layer
     norm_topk: bool = True  # gates sum to 1
     block_size: int = 32  # the longest sequence, and the length of a fixed cache
+    position: Literal["rope", "learned"] = (
+        "rope"  # learned: added to the tokens, as in GPT-2
+    )
     rope_base: float = 100.0  # for short sequences; larger ones learn less reliably
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})"
@@ -120,14 +126,15 @@ class Attention(nn.Module):
         qkv = ops.linear(x, self.q_proj, self.k_proj, self.v_proj).view(B, T, -1, D)
         # queries and keys are normalised and rotated alike, so they travel together
         gain = torch.cat([self.q_norm.weight.expand(H, D), self.k_norm.weight.expand(K, D)])
-        qk = ops.rope(ops.norm(qkv[:, :, : H + K], gain, c.eps), at.cos, at.sin)
+        qk = ops.norm(qkv[:, :, : H + K], gain, c.eps)
+        qk = ops.rope(qk, at.cos, at.sin) if c.position == "rope" else qk
         qk, v = qk.transpose(1, 2), qkv[:, :, H + K :].transpose(1, 2)  # [B, heads, T, D]
         q, k, v = qk[:, :H, since:], ops.kv(qk[:, H:]), ops.kv(v)
         if cache is not None:
             k, v = cache.write(self.layer, k, v, full=ops.fixed)
         elif ops.fixed:  # the key axis has the cache's length, whoever asks
             k, v = (nn.functional.pad(t, (0, 0, 0, c.block_size - T)) for t in (k, v))
-        y = ops.attention(q, k, v, at.visible[since:])
+        y = ops.attention(q, k, v, at.visible[..., since:, :])
         return ops.row_parallel(y.transpose(1, 2).reshape(B, T - since, H * D), self.o_proj)
 
 
@@ -197,6 +204,11 @@ class GPT(nn.Module):
         self.layers = nn.ModuleList(Block(config, i) for i in range(config.layers))
         self.norm = RMSNorm(config.hidden)
         self.lm_head = linear(config.hidden, config.vocab_size)
+        self.embed_positions: nn.Embedding | None = None
+        if config.position == "learned":
+            self.embed_positions = skip_init(  # type: ignore[no-untyped-call]
+                nn.Embedding, config.block_size, config.hidden
+            )
         for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=0.5, generator=generator)
@@ -214,8 +226,8 @@ class GPT(nn.Module):
     ) -> Tensor:
         """Logits `[B, T - since, V]` of the token that follows each of `ids [B, T]`.
 
-        With a `cache`, `ids` continue what it holds. `positions [T]` default to the order;
-        they can come as the `places` made of them.
+        With a `cache`, `ids` continue what it holds. `positions [T]` or `[B, T]` default to
+        the order; they can come as the `places` made of them.
         Columns before `since` end as keys and values of the last layer: nobody asks what
         follows them.
         """
@@ -242,7 +254,7 @@ class GPT(nn.Module):
         if isinstance(positions, Tensor):
             positions = self.places(positions, start)
         at = positions.part(slice(None), self.config.block_size if ops.fixed else end)
-        x, last = self._embed(ids, ops), len(self.layers) - 1
+        x, last = self._embed(ids, at.positions, ops), len(self.layers) - 1
         passed: list[Routes] = []
         for layer, block in enumerate(self.layers):
             skip = since if layer == last else 0
@@ -256,23 +268,36 @@ class GPT(nn.Module):
         x = ops.norm(x, self.norm.weight, self.config.eps)
         return ops.head(x, self.lm_head), routes
 
-    def places(self, positions: Tensor, start: int = 0) -> Places:
-        """What follows from being told `positions [T]`, the first behind `start` tokens.
+    def places(
+        self, positions: Tensor, start: int = 0, segments: Tensor | None = None
+    ) -> Places:
+        """What follows from being told `positions [T]` or `[B, T]`, behind `start` tokens.
 
-        Made once for all steps of a rollout, it saves a dozen small operations a step.
+        `segments [B, start + T]`, where given, say which tokens see each other. Made once
+        for all steps of a rollout, it saves a dozen small operations a step.
         """
         c = self.config
-        return places(positions, start, c.block_size, c.head_dim, c.rope_base)
+        return places(positions, start, c.block_size, c.head_dim, c.rope_base, segments)
 
-    def _embed(self, ids: Tensor, ops: Ops) -> Tensor:
+    def _embed(self, ids: Tensor, positions: Tensor, ops: Ops) -> Tensor:
         try:
-            return ops.embed(ids, self.embed_tokens)
+            x = ops.embed(ids, self.embed_tokens)
         except IndexError:  # looking beforehand would cost every step of a rollout
             last = self.config.vocab_size - 1
             row = int(((ids < 0) | (ids > last)).any(1).nonzero()[0])
             found = ids[row].tolist()
             raise ValueError(
                 f"ids row {row} has an id outside 0..{last}: {found}"
+            ) from None
+        if self.embed_positions is None:
+            return x
+        try:
+            return ops.add(x, ops.embed(positions, self.embed_positions))
+        except IndexError:
+            last = self.config.block_size - 1
+            outside = positions[(positions < 0) | (positions > last)].tolist()
+            raise ValueError(
+                f"positions {outside} were never learned: this model has 0..{last}"
             ) from None
 
     def _check(self, ids: Tensor, start: int, follow: Routes | None, since: int) -> None:

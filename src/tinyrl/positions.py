@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .formats import check_choices
@@ -37,24 +38,46 @@ class Positions:
 class Places:
     """Where the tokens of one forward pass are and what they may look at.
 
-    `cos` and `sin` are `[T, 1, D]`, `visible` is boolean `[T, S]`.
+    `positions` are `[T]`, `cos` and `sin` `[T, 1, D]`, `visible` is boolean `[T, S]`. Each
+    may have a batch axis B in front, where sequences differ.
     """
 
+    positions: Tensor
     cos: Tensor
     sin: Tensor
     visible: Tensor
 
     def part(self, rows: slice, seen: int | None = None) -> Places:
         """Those of some of the tokens; the key axis is cut to `seen`."""
-        return Places(self.cos[rows], self.sin[rows], self.visible[rows, :seen])
+        cos, sin = self.cos[..., rows, :, :], self.sin[..., rows, :, :]
+        return Places(self.positions[..., rows], cos, sin, self.visible[..., rows, :seen])
 
 
-def places(positions: Tensor, start: int, seen: int, head_dim: int, base: float) -> Places:
-    """Of T tokens that are told `positions [T]`, the first of them behind `start` others.
+def places(
+    positions: Tensor,
+    start: int,
+    seen: int,
+    head_dim: int,
+    base: float,
+    segments: Tensor | None = None,
+) -> Places:
+    """Of T tokens told `positions [T]` or `[B, T]`, the first behind `start` others.
 
     `seen` is the length S of the key axis; angles as in arXiv 2104.09864, eq. 15.
+    A token sees what is not behind it and, where `segments [B, start + T]` number the
+    tokens so far, is of its own segment.
     """
     frequency = base ** (-torch.arange(0, head_dim, 2) / head_dim)
-    angle = (positions[:, None].float() * frequency).repeat(1, 2)[:, None]  # [T, 1, D]
-    mine = torch.arange(start, start + len(positions))[:, None]
-    return Places(angle.cos(), angle.sin(), torch.arange(seen) <= mine)
+    half = positions[..., None].float() * frequency
+    angle = torch.cat([half, half], -1)[..., None, :]  # [..., T, 1, D]
+    mine = torch.arange(start, start + positions.shape[-1])[:, None]
+    visible = torch.arange(seen) <= mine
+    if segments is not None:
+        if segments.dim() != 2 or segments.shape[1] != start + positions.shape[-1]:
+            want, found = start + positions.shape[-1], list(segments.shape)
+            raise ValueError(
+                f"segments must be [B, {want}], one of each token, not {found}"
+            )
+        keys = F.pad(segments, (0, max(0, seen - segments.shape[1])), value=-2)[:, :seen]
+        visible = visible & (segments[:, start:, None] == keys[:, None])
+    return Places(positions, angle.cos(), angle.sin(), visible)

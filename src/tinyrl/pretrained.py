@@ -21,6 +21,8 @@ from .model import GPT, GPTConfig
 
 def save_pretrained(model: GPT, folder: Path | str) -> None:
     """Write `config.json` and `model.safetensors` as `transformers` reads them."""
+    if model.config.position == "learned":
+        raise ValueError("Qwen3 has no learned positions: only position='rope' is saved")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: w.contiguous() for name, w in hf_weights(model).items()}

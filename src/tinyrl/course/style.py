@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from torch import Tensor
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -65,6 +66,18 @@ def label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+
+
+def table(axes: Axes, values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Positive numbers `[R, C]`, each written into its cell, darker as its size grows."""
+    axes.imshow(values.log10(), cmap="Purples", vmin=-8, vmax=2, aspect="auto")
+    for i, row in enumerate(values.tolist()):
+        for j, value in enumerate(row):
+            colour = "white" if value > 1e-2 else INK
+            axes.text(j, i, f"{value:.0e}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.grid(False)
 
 
 def bars(

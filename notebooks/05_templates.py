@@ -1,0 +1,556 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Templates, masks, positions
+#
+# > **Both engines hold the same weights and do the same arithmetic, to the bit. The
+# > trainer still gives a response another probability, or learns the wrong thing from the
+# > right one. What was it asked?**
+#
+# A logprob answers a question: *these* tokens, behind *those*, at *these* positions, seeing
+# *this* much. Then a loss asks a second: which of the numbers count? Here nothing is ever
+# wrong with a number; it is the right number for another question. You will ask sixteen
+# wrong questions through a real template, tokenizer, collator and loss, and learn to tell
+# them apart, mostly before any logprob is computed. 50 minutes to read, under a minute to
+# compute.
+
+# %%
+import tempfile
+from statistics import mean
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from tqdm.auto import tqdm
+from transformers import AutoTokenizer
+
+from tinyrl.advantages import group_advantages
+from tinyrl.checkpoints import load
+from tinyrl.collate import Collator, score_layout
+from tinyrl.course import panel, style
+from tinyrl.course.claims import claim, seed
+from tinyrl.course.conversations import (
+    Mixed, answered, digit_pairs, encoded, laid_out, nearby, pull, taught,
+    trained, without_end)
+from tinyrl.course.predictions import predict, reveal
+from tinyrl.course.wrong_inputs import (
+    FAULTS, compare_inputs, look_alike, measure)
+from tinyrl.metrics import compare
+from tinyrl.model import GPT, GPTConfig
+from tinyrl.positions import Positions
+from tinyrl.rollout import rollout
+from tinyrl.stack import Stack
+from tinyrl.tasks import CumSum
+from tinyrl.tokens import Chat, Tokenizer, first_difference, response_mask
+from tinyrl.trainer import pass_rate, sft
+
+torch.set_num_threads(1)  # the fast setting for a model this small
+style.use()
+tok = Tokenizer()
+PAD, END = tok.pad_id, tok.eos_id
+
+
+def noise(offset):
+    return torch.Generator().manual_seed(seed(offset))
+
+
+# %% [markdown]
+# ## Conversations of different lengths
+#
+# The task is that of lesson 01, running totals modulo 10, in three kinds of conversation:
+# two digits ("short"), three ("plain"), and three behind an earlier question and its answer
+# ("turn"). Two small models learn it, alike but for one thing: one rotates queries and keys
+# by position (**RoPE**), the other adds an embedding of the position to each token
+# (**learned**, as GPT-2 does).
+
+# %%
+lessons, policies = Mixed(noise(0)), {}
+for which in ("rope", "learned"):
+    made = policies[which] = GPT(GPTConfig(position=which), noise(1))
+    how = dict(generator=noise(2), steps=500, batch=64, lr=6e-3)
+    list(tqdm(sft(made, lessons, **how), total=500, leave=False))
+    rate = pass_rate(made, CumSum(3), Stack(), noise(3))
+    print(f"{which:8} answers {rate:.0%} of three digits rightly")
+rope, learned = policies.values()
+
+# %% [markdown]
+# Everything below has two sides. The **rollout** answers conversations, each read alone.
+# The **trainer** gets messages and responses, makes ids of them again, lays them out in a
+# tensor and scores them. With nothing changed the two agree:
+
+# %%
+for which, policy in policies.items():
+    x = answered(policy, noise(4))
+    print("asked", x.said[-1][-1]["content"], ":", tok.decode(x.responses[-1]))
+    worst = x.off(trained(policy, x.prompts, x.responses)).abs().max()
+    print(f"{which}: largest |delta| of {len(x.said)} responses {worst:.0e}")
+
+# %% [markdown] tags=["anchor:templates"]
+# ## A template is part of the policy
+#
+# A model never sees messages. A **chat template**, a small Jinja program in the
+# tokenizer's folder, writes them as text; the tokenizer cuts the text into ids. The
+# trainer has its own copy of both, or thinks it has. Here are edits of one template,
+# saved, then loaded and rendered by `transformers`:
+
+# %%
+chats = {"right": Chat()}
+chats |= {name: f.chat for name, f in FAULTS.items() if f.chat}
+said = [{"role": "user", "content": "0 7"},
+        {"role": "assistant", "content": "0 7"},
+        {"role": "user", "content": "7 1"}]
+with tempfile.TemporaryDirectory() as folder:
+    for name, chat in chats.items():
+        Tokenizer(chat).save_pretrained(folder)
+        hf = AutoTokenizer.from_pretrained(folder)
+        text = hf.apply_chat_template(
+            said, tokenize=False, add_generation_prompt=chat.generation_prompt)
+        ids = hf(text).input_ids  # the text, through the tokenizer
+        assert ids == Tokenizer(chat).chat(said)
+        print(f"{name:19}{len(ids)} ids:", tok.decode(ids[:3]), "...",
+              tok.decode(ids[5:9]), "...", tok.decode(ids[-2:]))
+
+# %% [markdown] tags=["anchor:special-tokens"]
+# How each comes about:
+#
+# - **`<bos>` twice.** The template writes it, and the tokenizer, called on the finished text,
+#   adds one to every text it is given. Cure: `add_special_tokens=False`, or let the template
+#   make ids. vllm#9519 lists the ways to get there. (Switch the addition off for all models,
+#   and one whose *template* writes no `<bos>` loses its only one: **no `<bos>`**.)
+# - **System prompt** on one side. Many templates insert their own where a conversation has
+#   none.
+# - **Turn not opened.** Without the *generation prompt* the text ends before `<assistant>`.
+# - **History rewritten.** Templates that drop earlier reasoning, as Qwen3's does, keep the
+#   *last word* of our earlier answer. Arguments of a tool call are parsed and written again:
+#   `0 7` read as *a number* is `7`; in JSON, spaces move and `1.0` may become `1`. The policy
+#   sampled behind one text and is scored behind the other (verl#3960 is such a case).
+
+# %%
+places = ["the first", "the last", "one between", "none: all < 0.05"]
+question = ("RoPE, trainer with <bos> twice, answers of four tokens: which "
+            "token has the largest mean |delta|?")
+predict("05.bos", question, places)
+
+# %% tags=["anchor:two-templates"]
+fig, axes = plt.subplots(1, 2, sharey=True, figsize=(style.WIDTH, 3.4))
+moved = {}
+for ax, (which, policy) in zip(axes, policies.items()):
+    print(f"{which:24}mean |delta| of tokens 1 to 4          K3")
+    x = answered(policy, noise(5), kinds=["plain", "turn"])
+    for name, chat in chats.items():
+        logp = trained(policy, encoded(x.said, chat), x.responses)
+        four = [pair for pair in zip(x.logp, logp) if len(pair[0]) == 4]
+        old, new = (torch.stack(side) for side in zip(*four))
+        by = moved[which, name] = (new - old).abs().mean(0)
+        k3 = compare(old, new).k3
+        print(f"  {name:20}", *(f"{d:8.4f}" for d in by), f"{k3:10.4f}")
+        if name != "right":
+            ax.semilogy(range(1, 5), by, "o-", ms=4, label=name)
+    style.label(ax, f"Template changed: {which}", "response token")
+    ax.set_xticks(range(1, 5))
+axes[0].set_ylabel("mean |delta|")
+fig.legend(*ax.get_legend_handles_labels(), ncols=3, loc="outside lower center")
+plt.show()
+by = moved["rope", "<bos> twice"]
+largest = {0: 0, 3: 1}.get(int(by.argmax()), 2)
+reveal("05.bos", places[3 if by.max() < 0.05 else largest])
+
+# %% [markdown]
+# **The size of a delta does not tell the size of the mistake.** One extra `<bos>` is one
+# mistake, and K3 differs between the two models many times over. Under RoPE all distances
+# between question and answer are what they were, and what the model makes of the spare token
+# is its own affair: the same recipe with another seed gives other rows, and another order of
+# the faults. Under learned positions the token moves all others to places that they do not
+# know. A **rewritten history** acts only where something was rewritten, and `0 7` to `7`
+# needs a leading zero: averaged over a batch, it drowns.
+#
+# So do not begin with deltas:
+
+# %% tags=["anchor:ids-first"]
+x = answered(rope, noise(6))
+print("conversations whose ids differ, and the places where they part")
+for name, chat in chats.items():
+    pairs = zip(x.prompts, encoded(x.said, chat))
+    at = [t for pair in pairs if (t := first_difference(*pair)) is not None]
+    print(f"  {name:20}{len(at) / len(x.said):5.0%} ", *sorted(set(at)))
+
+# %% [markdown] tags=["anchor:other-condition"]
+# One comparison of integers: exact, without a threshold, and it names the place. A
+# probability is conditional on *ids*. Behind other ones the same response is another event,
+# and no arithmetic on logprobs brings the number back.
+#
+# ## Text is not ids
+#
+# The surest way to lose ids is to send text: a rollout returns a string, the trainer
+# tokenises it. Two things happen. Special tokens are skipped on the way out and written
+# by the template on the way in; and a tokenizer maps many lists of ids to one text.
+
+# %% tags=["anchor:retokenise"]
+x = answered(rope, noise(7), kinds=["plain"], max_new=3)  # too few: cut off
+cut = x.responses[0]
+told = [*x.said[0], {"role": "assistant", "content":
+                     tok.decode(cut, skip_special_tokens=True)}]
+again = tok.chat(told, add_generation_prompt=False)[len(x.prompts[0]):]
+print("sampled, cut off:", tok.decode(cut), "; back:", tok.decode(again))
+bpe = digit_pairs()  # ids 0 to 9, and 10 for the pair 12
+text = bpe.decode([1, 2, 10])
+print("BPE, sampled", [1, 2, 10], "text", text, "back", bpe.encode(text).ids)
+for length in (4, 16, 64, 256):
+    rows = torch.randint(15, (500, length), generator=noise(8)).tolist()
+    changed = mean(bpe.encode(bpe.decode(row)).ids != row for row in rows)
+    print(f"{length:4} ids drawn uniformly: {changed:4.0%} come back changed")
+
+# %% [markdown]
+# A policy prefers the list that its tokenizer likes, so real rates are far below those of
+# uniform draws; but they grow with length all the same, and one merged pair sets every later
+# token against its neighbour's logprob. The cure is to hand over ids and never text, *token
+# in, token out* (verl#6719 tells what is hard about that over several turns).
+#
+# ## Positions, and who sees whom
+#
+# Now the ids are right. The trainer puts conversations of different lengths into one
+# tensor: padding behind (**right**), in front so that responses start in one column
+# (**left**), or several in a row (**packed**). Each token is told a position, and which
+# tokens it may see. Two ways to get that wrong: tell it its *column* instead of its place
+# among its own *tokens*; let it see *all* that lies before it in the row, padding and
+# neighbours, instead of its *own* conversation.
+
+# %%
+counts = ["none", "2", "4", "all 6"]
+question = ("Left and packed, each with one of the mistakes or with both: 6 "
+            "settings. How many of them change no logprob under RoPE?")
+predict("05.layouts", question, counts)
+
+# %% tags=["anchor:left-right"]
+settings = [Collator(layout, told, seen)
+            for told in ("tokens", "columns") for seen in ("own", "all")
+            for layout in ("right", "left", "packed")]
+fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 2.6))
+errors = {}
+for ax, (which, policy) in zip(axes, policies.items()):
+    x = answered(policy, noise(9))
+    for how in settings:
+        d = x.off(trained(policy, x.prompts, x.responses, how))
+        errors[which, how] = d.abs().mean().item()
+    grid = torch.tensor([errors[which, how] for how in settings]).view(4, 3)
+    rows = [f"{h.positions}, {h.visible}" for h in settings[::3]]
+    style.table(ax, grid, rows, ("right", "left", "packed"))
+    style.label(ax, f"{which}: mean |delta|")
+plt.show()
+wrong = [h for h in settings if h.layout != "right" and h != Collator(h.layout)]
+silent = sum(errors["rope", how] < 1e-5 for how in wrong)
+reveal("05.layouts", counts[min(3, silent // 2)])
+
+# %% [markdown] tags=["anchor:position-shift"]
+# - **Right**: nothing can go wrong. A causal token never sees what lies behind it, and its
+#   column *is* its place.
+# - **Left**: padding must be hidden, for both models. Positions matter to the learned one
+#   alone: RoPE sees differences, and all tokens of a row moved together.
+# - **Packed**: the same, with a neighbour in place of padding. A leak (*all*) makes another
+#   conversation history; all of a row suffer but its first.
+#
+# "Left padding breaks positions" is thus true of some models (trl#6800). Who pads on the
+# left derives position ids from the attention mask: its running sum, minus 1. Architectures
+# that carry a state instead of a mask need more to keep neighbours apart.
+
+# %%
+fine = [e for (which, how), e in errors.items() if how.layout == "right" or (
+    how.visible == "own" and (which == "rope" or how.positions == "tokens"))]
+claim("mean |delta|, worst of the harmless settings (control: best of others)",
+      max(fine), at_most=1e-5, control=sorted(errors.values())[len(fine)])
+
+# %% [markdown]
+# ### All of it, or the generated part only
+#
+# A position can also go wrong *inside* a conversation. An engine that counts prompt tokens
+# without their padding and generated ones by column puts a gap between the two. This happens
+# in the rollout, so now the policy answers under it.
+
+# %% tags=["anchor:gap"]
+fig, axes = plt.subplots(1, 2, sharey=True)
+for ax, (which, policy) in zip(axes, policies.items()):
+    for of, colour in (("all", style.TRAIN), ("response", style.ROLLOUT)):
+        stacks = [Stack(positions=Positions(k, of)) for k in range(7)]
+        rates = [pass_rate(policy, CumSum(3), s, noise(10)) for s in stacks]
+        ax.plot(rates, "o-", color=colour, label=f"{of} moved")
+        print(f"{which:8} {of:9}", *(f"{r:5.2f}" for r in rates))
+    style.label(ax, which, "moved by")
+axes[0].legend(title="pass rate")
+plt.show()
+
+# %% [markdown]
+# Under RoPE, moving everything is *nothing* and moving the answer alone is *ruin*: the model
+# looks a fixed distance back. Under learned positions both are ruin. Recomputing old logprobs
+# in the trainer hides it: the trainer's positions are right, and the *samples* are bad.
+
+# %% tags=["anchor:panel"]
+panel([load("sft")], CumSum(), rollout=Stack(positions=Positions(1)))
+
+# %% [markdown]
+# The shipped model of lesson 01, answers moved by one in the rollout. Change *of* to "all";
+# then give both sides the same offset.
+#
+# ## Which numbers count: the mask
+#
+# From here on ids, positions and logprobs are right, and every delta is zero. What can
+# still go wrong is the **mask**. Groups of eight answers, GRPO's loss, its gradient under
+# wrong masks against the right one. First, prompt tokens slip in.
+
+# %%
+turns = ["points elsewhere", "same direction, shorter", "same, longer"]
+question = ("Prompt tokens count in GRPO's loss (mean over tokens, first "
+            "update, no KL term). Its gradient ...")
+predict("05.prompt", question, turns)
+
+# %% tags=["anchor:prompt-in-loss"]
+kinds = ["short", "plain"] * 3
+group = answered(rope, noise(11), 8, kinds, max_new=4, repeat=8)
+score = torch.tensor(group.reward)
+A = group_advantages(score, 8)
+other = nearby(rope, noise(12))  # the reference, or an older policy
+own = laid_out(group.prompts, group.responses)
+whole = laid_out([p[:1] for p in group.prompts], [
+    torch.cat([p[1:], r]) for p, r in zip(group.prompts, group.responses)])
+found = {}
+for name, how in {"first update": {}, "with a KL term": {"reference": other},
+                  "policy has moved": {"old": other}}.items():
+    right, wrong = (pull(rope, made, A, **how) for made in (own, whole))
+    cos, longer = found[name] = wrong.against(right)
+    print(f"{name:17} cosine {cos:+.4f}, {longer:.3f} times as long; "
+          f"right over all tokens {right.tokens / wrong.tokens:.3f}")
+cos, longer = found["first update"]
+reveal("05.prompt", turns[0 if cos < 0.99 else 1 if longer < 1 else 2])
+
+# %% [markdown]
+# In the first update the direction is *right*. All answers of a group share their prompt and
+# their advantages sum to zero, so the prompt's gradients cancel; only the denominator has
+# grown. **It looks like a smaller learning rate**, by the share of response tokens. As soon as
+# old and new policy differ, clipping breaks the balance, and a KL term never had one. Without
+# groups (SFT, PPO with a critic) nothing cancels from the start: the policy learns to write
+# its users' messages.
+
+# %%
+claim("cosine, prompt counted, first update (control: with a KL term)",
+      cos, at_least=0.999, control=found["with a KL term"][0])
+
+# %% tags=["anchor:padding-in-loss"]
+wide = [F.pad(r, (0, 4 - len(r)), value=PAD) for r in group.responses]
+wide, real = laid_out(group.prompts, wide), own.mask
+late = torch.zeros(len(score), 4)  # the reward stands in the last column
+late[:, 3] = score - score.view(-1, 8).mean(1).repeat_interleave(8)
+late = (late * real).flip(1).cumsum(1).flip(1)
+right = pull(rope, own, A)
+for name, wrong in {
+    "padding counts": pull(rope, wide, A),
+    "the end does not count": pull(rope, own, A, without_end(own)),
+    "reward in last column": pull(rope, own, late),
+    "rewards one row late": pull(rope, own, A.roll(1)),
+}.items():
+    cos, longer = wrong.against(right)
+    print(f"{name:23} loss {wrong.loss:+.4f} (right {right.loss:+.4f}), "
+          f"cosine {cos:+.3f}, {longer:.2f} times as long")
+engine = torch.stack([F.pad(d, (0, 4 - len(d))) for d in group.logp])
+mine = score_layout(rope, wide, Stack()).detach()
+for name, mask in (("real tokens", real), ("padding too", wide.mask)):
+    c = compare(engine, mine, mask)
+    print(f"rollout, trainer, {name}: K3 {c.k3:.4f}, max {c.max_abs:.1f}")
+
+# %% [markdown] tags=["anchor:denominator"]
+# **Padding in the loss** dilutes every real token and trains what the model would write
+# behind its end. **Padding in logprobs and KL**: engines fill buffers with 0.0, which as a
+# logprob says *certain*; the trainer's number for a pad id is whatever. K3 of a pair that
+# agrees jumps from nothing. Fingerprint: exact zeros in the rollout's logprobs.
+#
+# **Denominators.** One factor for all tokens (columns instead of tokens; sampled tokens
+# instead of kept ones, trl#6369) leaves the direction and scales the step, as prompt
+# tokens just did. Unequal factors, per response or per micro-batch, turn it. Watch
+# gradient norms: the loss at a first update is near zero whatever divides it.
+#
+# **A reward in the last column** falls into padding for every answer that ended early, so
+# nobody is paid for ending early. **Rewards one row late** is what a filter leaves that
+# drops rows from ids and not from rewards: any direction, and a loss like any other.
+#
+# ## The end of a turn
+#
+# Many tokenizers have no pad token, people set `pad = eos`, and a mask "all that is not
+# pad" hides the real end. And many models end a turn with one of *two* ids, of which a
+# trainer knows one. To have both here, demonstrations end with `<end>` after two digits and
+# with `<system>`, our second end id, after three. Fresh models, three seeds, a short SFT: mask
+# by length against mask by id.
+
+# %%
+shares = ["still nearly all", "about half", "nearly none"]
+question = "SFT, pad = eos, mask by id: how many two-digit answers end in time?"
+predict("05.stop", question, shares)
+
+# %% tags=["anchor:eos"]
+ends = {"short": END, "plain": tok.system_id}
+fig, axes = plt.subplots(1, 2, sharey=True)
+arms = {"by length": (lambda made: made.mask, style.GOOD),
+        "by id": (without_end, style.BAD)}
+runs = {}
+for name, (count, colour) in arms.items():
+    for s in range(3):
+        policy = taught(lessons, ends, count, noise(20 + s))
+        for ax, kind in zip(axes, ends):
+            asked = lessons.some(kind, 300, noise(40))[0]
+            how = dict(max_new=10, eos_id=END, pad_id=PAD)
+            ids = rollout(policy, asked, Stack(), noise(41), **how).response
+            runs[name, s, kind] = ids
+            on = F.pad(response_mask(ids, END), (0, 10 - ids.shape[1]))
+            ax.plot(range(1, 11), on.float().mean(0), color=colour, label=name)
+for ax, title in zip(axes, ("Ends with <end>", "Ends with the second id")):
+    style.label(ax, title, "token", "goes on, for who knows <end>")
+axes[0].legend(axes[0].lines[::3], arms)
+plt.show()
+print("three-digit answers without an end, for a trainer that knows")
+for known in (torch.tensor([END]), torch.tensor([*ends.values()])):
+    some = [torch.isin(runs["by length", s, "plain"], known).any(1)
+            for s in range(3)]
+    each = (f"{1 - k.float().mean():.2f}" for k in some)
+    print(f"  {tok.decode(known):16} three seeds:", *each)
+ended = {name: [(runs[name, s, "short"][:, 2] == END).float().mean().item()
+                for s in range(3)] for name in arms}
+reveal("05.stop", shares[2 - round(2 * mean(ended["by id"]))])
+
+# %%
+claim("share that ends in time, pad = eos, mask by id (control: by length)",
+      ended["by id"], at_most=0.1, control=ended["by length"], how="every")
+
+# %% [markdown] tags=["anchor:stop-words"]
+# The policy never learned to stop: the one token that does it was never in the loss. (The
+# repository tiny-grpo has that mask.) The same happens where an engine **trims** the stop
+# word from what it returns: ids without an end although the reason to finish was "stop".
+# Stop *strings* add their own: they may end inside a token.
+#
+# The **second id**: an engine stops at either; a trainer that knows one sees a response that
+# never ends. It counts as cut off (trl#7039 saw 97 %), is punished or dropped as such, and
+# whatever lies behind it counts. How many of ours it hits depends on what a model would
+# write behind its end.
+#
+# ## Cut responses: reward and mask in step
+#
+# A response longer than the trainer's limit is cut. Ids, mask, logprobs *and* reward have to
+# be cut together. The limit here is 3: two-digit answers fit, three-digit ones don't.
+# Right is the gradient with a reward for what is left: a cut answer has none.
+
+# %% tags=["anchor:truncation"]
+cut = laid_out(group.prompts, [r[:3] for r in group.responses])
+gone = real.sum(1) > 3
+right = pull(rope, cut, group_advantages(score * ~gone, 8))
+rows = (~gone).nonzero().flatten()
+kept = laid_out([group.prompts[i] for i in rows],
+                [group.responses[i] for i in rows])
+print(f"cut: {gone.double().mean():.0%} of responses")
+for name, wrong in {
+    "reward of the uncut answer": pull(rope, cut, A),
+    "cut ones filtered, rewards not": pull(rope, kept, A[: len(rows)]),
+    "cut ones filtered, rewards too": pull(rope, kept, A[rows]),
+}.items():
+    cos, longer = wrong.against(right)
+    print(f"{name:31} cosine {cos:+.3f}, {longer:.2f} times as long")
+
+# %% [markdown]
+# - **Uncut reward**: the answer is paid for an ending that is not trained. What is left
+#   learns something true (it led there); the ending learns nothing, and no length is too long.
+# - **Filtered, rewards not**: from the first dropped row on, everybody gets another's reward.
+# - **Filtered, rewards too**: in step. DAPO (arXiv 2503.14476) leaves overlong answers out
+#   like this. That the step is longer is the denominator again.
+#
+# ## Told apart
+#
+# Sixteen faults, each through the real template, tokenizer, collator or mask, compared as
+# lesson 11 will: *inputs first*. Where ids part and by how many; which positions are told;
+# who is seen; what counts. Last, and apart from these, the delta.
+
+# %% tags=["anchor:told-apart"]
+marks, deltas = {name: set() for name in FAULTS}, {}
+for which, policy in policies.items():
+    for b in range(3):
+        x = answered(policy, noise(50 + b), max_new=3)
+        for name, fault in FAULTS.items():
+            marks[name].add(frozenset(compare_inputs(x, fault)))
+            deltas[which, name, b] = measure(policy, x, fault)
+print(f"{'':20}{'differs in the inputs':32}{'|delta|, RoPE':>14}{'learned':>9}")
+sizes = []
+for name, found in marks.items():
+    told = "; ".join(", ".join(sorted(some)) for some in found)
+    d = [mean(deltas[which, name, b] for b in range(3)) for which in policies]
+    sizes.append(tuple(f"{max(size, 1e-6):.0e}"[-3:] for size in d))
+    print(f"{name:20}{told:32}{d[0]:14.0e}{d[1]:9.0e}")
+print(sizes.count(("-06", "-06")), "faults leave no delta in either model")
+claim("faults whose inputs look like another's (control: whose |delta| does)",
+      look_alike(marks.values()), equal=0,
+      control=look_alike([{size} for size in sizes]))
+
+# %% [markdown]
+# Every fault has inputs of its own, in every batch. Go by the power of ten of the delta in
+# both models, and as many as the control says are mistaken for another; those of the mask
+# leave no delta at all, and a response that lost or won an end has other numbers in number,
+# not in value. So the order of a search is: ids, positions, who is seen, what counts; then
+# logprobs.
+#
+# ## Check yourself
+#
+# Answer aloud, then open.
+#
+# <details><summary>The ids of prompt and response are equal on both sides. Name three faults
+# of this lesson that are still possible, and which of them a delta shows.</summary>
+#
+# Positions and visibility (a delta shows them, positions under RoPE only when they part
+# prompt and answer), and the mask with all that hangs on it, which no delta shows.
+# </details>
+#
+# <details><summary>Left padding, positions by column, RoPE. What happens? And with learned
+# positions?</summary>
+#
+# Nothing: all tokens of a row move together and RoPE sees differences. With learned
+# positions every padded row is another problem.
+# </details>
+#
+# <details><summary>Prompt tokens are in GRPO's loss and the reward rises all the same.
+# Why?</summary>
+#
+# In a group the prompt's gradients cancel while old and new policy agree; the step is only
+# shorter. A KL term, later mini-batches or SFT do not forgive.
+# </details>
+#
+# <details><summary>97 % of responses count as cut off, at any limit. First suspicion?</summary>
+#
+# An end id that the trainer does not know. Look at the last ids of the responses.
+# </details>
+#
+# <details><summary>Why check ids before logprobs?</summary>
+#
+# It is exact and names the place; a delta's size depends on the model, and rare rewrites
+# drown in a mean.
+# </details>
+#
+# **Now write it yourself**: [lab 05](../labs/lab05_templates/lab05_templates.ipynb), eight
+# functions, each checked at once.
+#
+# ## Where to read on
+#
+# - `transformers`, "Chat templates": what a template can do, and generation prompts
+# - Token in, token out over several turns: verl#6719; two end ids: trl#7039
+# - RoPE: arXiv 2104.09864; learned positions as in GPT-2
+# - Token-level loss and overlong answers: DAPO, arXiv 2503.14476
+#
+# ## 中文小结
+#
+# 1. logprob 是条件概率：条件是 ids、位置和可见范围。条件变了，数字没算错，问题已经不同。
+# 2. 模板是策略的一部分：`<bos>` 重复、缺少生成提示、单侧系统提示、改写历史，都会换掉条件。
+# 3. delta 的大小不代表错误的大小：同一个错误在两个模型上可以差几个数量级，所以先比对 ids。
+# 4. 文本不等于 ids：截断的回答经文本往返会多出结束符，BPE 会把两个 token 合成一个。
+# 5. 右侧填充不会出错；左侧填充和打包必须遮住填充与邻居；按列编号只伤害学习式位置编码。
+# 6. RoPE 下整体平移毫无影响，只平移回答部分则全毁；学习式位置编码两种都毁。
+# 7. prompt 计入 GRPO 损失：首次更新时方向不变、步长变短；有 KL 项或策略已变动时方向也错。
+# 8. 填充位的 0.0 被当成“概率为 1”，会凭空产生 KL；分母不同等于换了学习率。
+# 9. pad 与 eos 同号又按 id 屏蔽，模型学不会停；只认一个结束符，正常回答会被当成截断。
+# 10. 截断时 ids、掩码、logprob、奖励要同步；十六种错误比对输入就能分清，只看 delta 则不能。
