@@ -175,3 +175,14 @@ def test_what_is_wrong_is_said(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="position must be one of"):
         GPTConfig(position="alibi")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", ["sdpa", "naive", "online", "split_kv"])
+def test_one_query_that_may_not_see_all_does_not(way):
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 2, n, 8, generator=g) for n in (1, 5, 5))
+    visible = torch.tensor([[True, True, False, False, False]])
+    wanted = attend(q, k[:, :, :2], v[:, :, :2], visible[:, :2], way)
+    torch.testing.assert_close(attend(q, k, v, visible, way), wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"visible must be \[T, S\]"):
+        attend(q.expand(2, 2, 3, 8), k, v, visible, way)

@@ -53,6 +53,9 @@ def attend(
     sees at least one key. `fixed` pads the rows, so that a query's arithmetic is the same
     beside others. `rounded` brings scores and weights to a format where a way rounds them.
     """
+    if visible.shape[-2:] != (q.shape[2], k.shape[2]):
+        found = [list(x.shape) for x in (visible, q, k)]
+        raise ValueError("visible must be [T, S], got {} for q {} and k {}".format(*found))
     alike = visible.dim() == 2  # one picture for all sequences
     visible = visible if alike else visible[:, None]  # [B, 1, T, S]
     if way == "sdpa":
@@ -61,7 +64,7 @@ def attend(
     rows = q.reshape(B, K, H // K * T, D)
     rows = pad_rows(rows, QUERY_ROWS) if fixed else rows
     hidden = None
-    if T > 1 or fixed or not alike:  # else the one query sees all there is
+    if T > 1 or fixed or not alike or not visible.all():  # one query may see all there is
         hidden = ~torch.cat([visible] * (H // K), -2)
         hidden = F.pad(hidden, (0, 0, 0, rows.shape[2] - hidden.shape[-2]))
     y = WAYS[way](rows, k, v, hidden, rounded)
