@@ -20,8 +20,9 @@
 # is what lies between. What is special about a row stands in its brackets: what a field
 # needs to act at all is set on *both* sides (and in the sampler); the router's rows are of
 # the mixture of experts; replay follows the routes of a BF16 rollout; chunked prefill acts
-# on rollouts only, so there the changed stack samples; the last two rows are of the loss's
-# view, and compare the old logprobs that it takes, for a rollout on INT4 weights.
+# on rollouts only, so there the changed stack samples, and so it does where a sampler cuts;
+# sampling-mask replay follows the kept tokens of a top-p rollout; the last two rows are of
+# the loss's view, and compare the old logprobs that it takes, for a rollout on INT4 weights.
 
 # %%
 from copy import deepcopy
@@ -89,7 +90,7 @@ reveal("atlas.worst", max(fields, key=lambda f: by_path[named[f]]["k3"]))
 
 order = sorted(by_path, key=lambda path: by_path[path]["k3"])
 groups = {"kernels": style.TRAIN, "numerics": style.DELTA}
-fig, axes = plt.subplots(figsize=(8.4, 5.2))
+fig, axes = plt.subplots(figsize=(8.4, 6.0))
 for y, path in enumerate(order):
     n, colour = by_path[path], groups.get(path.split(".")[0], style.ROLLOUT)
     ends = [max(n[k], 1e-15) for k in ("k3_lowest", "k3_highest")]

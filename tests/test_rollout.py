@@ -36,7 +36,7 @@ def sample(stack: Stack, B: int = 64, seed: int = 0):
         EXACT,
         Stack(positions=Positions(2)),
         Stack(sampler=Sampler(0.7)),
-        Stack(sampler=Sampler(0.7, "raw")),
+        Stack(sampler=Sampler(0.7, logprobs="raw")),
     ],
     ids=str,
 )
@@ -97,7 +97,7 @@ def test_mask_ends_with_the_end_token_and_the_rest_is_padding():
 
 def test_raw_reports_the_model_and_processed_the_sampler():
     raw, processed = (
-        sample(Stack(sampler=Sampler(0.7, how))) for how in ("raw", "processed")
+        sample(Stack(sampler=Sampler(0.7, logprobs=how))) for how in ("raw", "processed")
     )
     assert torch.equal(raw.response, processed.response)
     logits = response_logits(load("sft"), raw.prompt, raw.response, Stack()).double()

@@ -38,7 +38,12 @@ OTHER = {
     "positions.of": "all",
     "router.replay": "rollout",
     "sampler.temperature": 0.7,
+    "sampler.top_k": 3,
+    "sampler.top_p": 0.8,
+    "sampler.min_p": 0.1,
+    "sampler.repetition_penalty": 1.2,
     "sampler.logprobs": "raw",
+    "sampler.replay": "rollout",
 }
 """For each field a value that is not its default."""
 
@@ -81,13 +86,14 @@ def test_every_field_changes_a_logprob(path):
         model.layers[0].self_attn.k_norm.weight.data[0] = 1000.0
     generator, routes = torch.Generator().manual_seed(0), None
     prompt, response = task.demonstrations(64, generator)
-    base = needed(path)
+    base, kept = needed(path), torch.ones(64, 13, 16, dtype=torch.bool)
+    kept[..., :2] = False  # two of the special tokens, as a rollout may have cut them
     if "router" in path:  # only a mixture of experts has one
         model = GPT(GPTConfig(experts=8), generator)
         routes = score(model, prompt.flip(0), response.flip(0), base).routes
     with torch.no_grad():
         before, after = (
-            score(model, prompt, response, stack, routes).logp
+            score(model, prompt, response, stack, routes, kept=kept).logp
             for stack in (base, replace_at(base, path, OTHER[path]))
         )
     assert not torch.equal(before, after)
@@ -177,10 +183,13 @@ def test_one_layer_hands_nothing_on():
         assert torch.equal(one, two) == (layers == 1)
 
 
-@pytest.mark.parametrize("path", ["numerics.weights", "sampler.temperature"])
+SAMPLED = ["numerics.weights", "sampler.temperature", "sampler.top_k", "sampler.top_p",
+           "sampler.min_p", "sampler.repetition_penalty"]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", SAMPLED)
 def test_a_field_changes_what_is_sampled(path):
-    model, task = load("sft"), CumSum()
-    value = {"numerics.weights": "int4", "sampler.temperature": 0.7}[path]
+    model, task, value = load("sft"), CumSum(), OTHER[path]
     sampled = []
     for stack in (Stack(), replace_at(Stack(), path, value)):
         generator = torch.Generator().manual_seed(0)
@@ -205,6 +214,12 @@ def test_a_field_changes_what_is_sampled(path):
         ("positions.offset", float("inf"), "positions.offset must be a number, not inf"),
         ("sampler.temperature", 0, "temperature must be above 0, not 0.0"),
         ("sampler.temperature", float("nan"), "temperature must be above 0, not nan"),
+        ("sampler.top_k", -1, r"top_k must be 0 \(all\) or more, not -1"),
+        ("sampler.top_k", 1.5, "sampler.top_k must be a whole number, not 1.5"),
+        ("sampler.top_p", 0, "top_p must be above 0 and at most 1, not 0.0"),
+        ("sampler.top_p", 1.01, "top_p must be above 0 and at most 1, not 1.01"),
+        ("sampler.min_p", -0.1, "min_p must be 0 to 1, not -0.1"),
+        ("sampler.repetition_penalty", 0, "repetition_penalty must be above 0, not 0.0"),
     ],
 )
 def test_a_wrong_field_or_value_is_named(path, value, message):

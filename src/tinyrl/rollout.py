@@ -40,6 +40,8 @@ class Batch:
     """The rollout stack's likeliest token at each place, `[B, T]`."""
     routes: Routes | None = None
     """Of a mixture of experts: the routes of the tokens read, `[B, P + T - 1, ...]`."""
+    kept: Tensor | None = None
+    """Boolean `[B, T, V]`: what top-k, top-p, min-p left; None where nothing is cut."""
 
     @property
     def read(self) -> Tensor:
@@ -70,14 +72,22 @@ def rollout(
         )
     ops, cache = stack.ops(), Cache(model.config, B)
     at = model.places(stack.positions.ids(P, P + max_new))
-    noise = gumbel((max_new, B, model.config.vocab_size), generator)
+    sampler, V = stack.sampler, model.config.vocab_size
+    noise = gumbel((max_new, B, V), generator)
     logits = prefill(model, prompts, ops, at, cache)
-    seen, tokens = [], []
+    seen, kept, tokens = [], [], []
+    first = sampler.before(prompts, prompts[:, :1], V)
+    before = None if first is None else first[:, 0]
     alive = torch.ones(B, dtype=torch.bool)
     for t in range(max_new):
-        token = (stack.sampler.process(logits) + noise[t]).argmax(-1)
+        scores = sampler.process(logits, before)
+        token = (scores + noise[t]).argmax(-1)
         seen.append(logits)
         tokens.append(torch.where(alive, token, pad_id))
+        if sampler.cuts:
+            kept.append(scores > -torch.inf)
+        if before is not None:
+            before = before.scatter(1, tokens[-1][:, None], True)
         alive = alive & (token != eos_id)
         if t + 1 == max_new or not alive.any():
             break
@@ -85,9 +95,15 @@ def rollout(
         logits = model.forward(tokens[-1][:, None], ops, place, cache)[:, 0]
     response, all_logits = torch.stack(tokens, 1), torch.stack(seen, 1)
     mask = response_mask(response, eos_id)
-    logp = stack.reported(all_logits, response).masked_fill(~mask, 0.0)
+    before, cut = (
+        sampler.before(prompts, response, V),
+        torch.stack(kept, 1) if kept else None,
+    )
+    way = stack.kernels.logsumexp
+    logp = sampler.reported(all_logits, response, way, before, cut).masked_fill(~mask, 0.0)
+    top1 = sampler.penalised(all_logits, before).argmax(-1)
     routes = None if cache.routes is None else cache.routes[:, : cache.length]
-    return Batch(prompts, response, mask, logp, all_logits.argmax(-1), routes)
+    return Batch(prompts, response, mask, logp, top1, routes, cut)
 
 
 def prefill(model: GPT, prompts: Tensor, ops: Ops, at: Places, cache: Cache) -> Tensor:

@@ -32,18 +32,26 @@ def score(
     stack: Stack,
     routes: Routes | None = None,
     old_routes: Routes | None = None,
+    kept: Tensor | None = None,
 ) -> Score:
     """Score `response [B, T]` behind `prompt [B, P]` in one full forward pass.
 
     `routes` are those that the rollout took (`Batch.routes`), `old_routes` those of the
     pass that scored the old policy: `stack.router` says which of them are followed.
+    `kept` is what the rollout's sampler left (`Batch.kept`): `stack.sampler.replay` says
+    whether the logprob is over these tokens. Else a stack that cuts, cuts for itself, and
+    a token that it would never sample gets -inf, which `compare` refuses by row and column.
     """
     logits, taken = response_pass(model, prompt, response, stack, routes, old_routes)
-    logp = stack.reported(logits, response)
+    logp = stack.reported(logits, response, prompt, kept)
+    sampler = stack.sampler
     with torch.no_grad():
-        logq = torch.log_softmax(stack.sampler.process(logits), -1)
-        entropy = -(logq.exp() * logq).sum(-1)
-    return Score(logp, logits.argmax(-1), entropy, taken)
+        before = sampler.before(prompt, response, logits.shape[-1])
+        logq = sampler.process(logits, before, sampler.follow(kept)).log_softmax(-1)
+        # 0 log 0 = 0: what is cut adds nothing
+        entropy = -(logq.exp() * logq.clamp(min=torch.finfo(logq.dtype).min)).sum(-1)
+        top1 = sampler.penalised(logits, before).argmax(-1)
+    return Score(logp, top1, entropy, taken)
 
 
 def response_logits(model: GPT, prompt: Tensor, response: Tensor, stack: Stack) -> Tensor:

@@ -32,9 +32,20 @@ class Stack:
         """The operations of one pass or rollout under this stack."""
         return make(self.kernels, self.numerics)
 
-    def reported(self, logits: Tensor, ids: Tensor) -> Tensor:
-        """The logprob reported for `ids [B, T]` under `logits [B, T, V]`: `[B, T]`."""
-        return self.sampler.reported(logits, ids, self.kernels.logsumexp)
+    def reported(
+        self,
+        logits: Tensor,
+        ids: Tensor,
+        prompt: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> Tensor:
+        """What a trainer reports for `ids [B, T]` under `logits [B, T, V]`: `[B, T]`.
+
+        `prompt [B, P]` is for a repetition penalty, `kept` (`Batch.kept`) for a replay.
+        """
+        s = self.sampler
+        before = s.before(prompt, ids, logits.shape[-1])
+        return s.reported(logits, ids, self.kernels.logsumexp, before, s.follow(kept))
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,8 @@ def rl(
     the ratio: recomputed by the trainer, or as the rollout reported it. `correction`
     weighs or masks tokens by (trainer's old) / (rollout's) probability; with the rollout as
     anchor the ratio holds that factor already, so only the mask is taken.
-    `train_stack.router` says whose experts the trainer of a mixture follows.
+    `train_stack.router` says whose experts the trainer of a mixture follows, and
+    `train_stack.sampler.replay` whose cut of the vocabulary.
     """
     rollout_stack, train_stack = rollout_stack or Stack(), train_stack or Stack()
     view, correction = view or LossView(), correction or Correction()
@@ -203,7 +204,8 @@ def rl(
         batch = generate(sampler, task, prompts, rollout_stack, generator)
         clock.lap("generate")
         with torch.no_grad():
-            old = score(model, batch.prompt, batch.response, train_stack, batch.routes)
+            how = model, batch.prompt, batch.response, train_stack
+            old = score(*how, batch.routes, kept=batch.kept)
         clock.lap("score")
         reward = task.reward(batch.prompt, batch.response, batch.mask)
         mismatch = compare(
@@ -227,10 +229,11 @@ def rl(
         ):
             ids = batch.response[rows]
             theirs, own = (r if r is None else r[rows] for r in (batch.routes, old.routes))
+            cut = None if batch.kept is None else batch.kept[rows]
             logits, routes = response_pass(
                 model, batch.prompt[rows], ids, train_stack, theirs, own
             )
-            logp = train_stack.reported(logits, ids)
+            logp = train_stack.reported(logits, ids, batch.prompt[rows], cut)
             arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
             loss = grpo(
                 *arrays,

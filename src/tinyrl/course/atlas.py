@@ -34,15 +34,15 @@ class Entry:
 
     `given` is set on both sides. "generate" is for what acts in rollouts only: responses
     are then sampled anew from the same noise. "replay" is for what needs the routes of a
-    rollout, here one in BF16. "view" is for what the loss takes as old logprobs, here of a
-    rollout on INT4 weights.
+    rollout, here one in BF16, "cut" for what needs its kept tokens, here of top-p 0.9.
+    "view" is for what the loss takes as old logprobs, here of a rollout on INT4 weights.
     """
 
     path: str
     to: Any
     given: Changes = field(default_factory=dict)
     checkpoint: Checkpoint = "dense"
-    by: Literal["score", "generate", "replay", "view"] = "score"
+    by: Literal["score", "generate", "replay", "cut", "view"] = "score"
 
 
 BF16, FP8 = ({f"numerics.{part}": fmt for part in ("weights", "activations")}
@@ -72,7 +72,12 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("positions.of", "all", MOVED),
     Entry("router.replay", "rollout", checkpoint="moe", by="replay"),
     Entry("sampler.temperature", 0.7),
+    Entry("sampler.top_k", 2, by="generate"),
+    Entry("sampler.top_p", 0.9, by="generate"),
+    Entry("sampler.min_p", 0.1, by="generate"),
+    Entry("sampler.repetition_penalty", 1.1),
     Entry("sampler.logprobs", "raw", {"sampler.temperature": 0.7}),
+    Entry("sampler.replay", "rollout", by="cut"),
     Entry("view.anchor", "rollout", by="view"),
     Entry("view.aggregation", "sequence_mean", by="view"),
 )
@@ -137,13 +142,21 @@ def survey(
         yield [_sight(entry, model, changed, sampled, seed) for seed in seeds]
 
 
+ENGINES = {
+    "replay": replace_at(PRESETS["bf16"], "numerics.router", "bf16"),
+    "cut": replace_at(Stack(), "sampler.top_p", 0.9),
+    "view": PRESETS["int4_weights"],
+}
+"""What samples where the base stack cannot: by `Entry.by`."""
+
+
 @torch.no_grad()
 def _sight(entry: Entry, model: GPT, changed: GPT, sampled: Any, seed: int) -> Sighting:
     base = _set(Stack(), entry.given)
     part = entry.path.split(".")[0]
     stack = base if part in ("weights", "view") else replace_at(base, entry.path, entry.to)
     if entry.by == "view":
-        b = sampled(entry.checkpoint, seed, PRESETS["int4_weights"])
+        b = sampled(entry.checkpoint, seed, ENGINES["view"])
         first = other = score(model, b.prompt, b.response, base)
         one, top1 = first.logp, first.top1
         if LossView(**{entry.path.removeprefix("view."): entry.to}).anchor == "rollout":
@@ -153,11 +166,10 @@ def _sight(entry: Entry, model: GPT, changed: GPT, sampled: Any, seed: int) -> S
         one, top1 = b.logp_rollout, b.top1_rollout
         other = score(model, b.prompt, b.response, base)
     else:
-        engine = _set(PRESETS["bf16"], {"numerics.router": "bf16"})
-        b = sampled(entry.checkpoint, seed, engine if entry.by == "replay" else base)
+        b = sampled(entry.checkpoint, seed, ENGINES.get(entry.by, base))
         first = score(model, b.prompt, b.response, base)
         one, top1 = first.logp, first.top1
-        other = score(changed, b.prompt, b.response, stack, b.routes)
+        other = score(changed, b.prompt, b.response, stack, b.routes, kept=b.kept)
     told = compare(one, other.logp, b.mask, top1_rollout=top1, top1_train=other.top1)
     return Sighting(entry, token_delta(one, other.logp, b.mask), b.mask, told)
 

@@ -36,6 +36,7 @@ MIXTURE = Words("mixture of experts", "MoE 检查点")
 HOW = {
     "generate": Words("the changed stack samples", "由改动后的一侧采样"),
     "replay": Words("routes of a BF16 rollout", "沿用 BF16 采样的路由"),
+    "cut": Words("kept tokens of a top-p 0.9 rollout", "沿用 top-p 0.9 采样保留的 token"),
     "view": Words("rollout on INT4 weights", "用 INT4 权重采样"),
 }
 EDGES = np.arange(-10.0, 10.5, 0.5)  # decades of delta above 1e-7, both ways

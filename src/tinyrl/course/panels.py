@@ -47,6 +47,10 @@ INJECTIONS: tuple[tuple[Words, Setting], ...] = (
         Setting(replace_at(Stack(), "sampler.temperature", 0.7), Stack()),
     ),
     (
+        Words("top-p 0.9, rollout only", "仅采样侧 top-p 0.9"),
+        Setting(replace_at(Stack(), "sampler.top_p", 0.9), Stack()),
+    ),
+    (
         Words("positions off by one", "位置错一"),
         Setting(replace_at(Stack(), "positions.offset", 1), Stack()),
     ),
@@ -205,7 +209,7 @@ class MismatchPanel:
     def _score(self, stale: int, rollout: Stack, train: Stack) -> Score:
         batch = self._rollout(stale, rollout)
         ids = (batch.prompt, batch.response)
-        return score(self._models[-1], *ids, train, batch.routes)
+        return score(self._models[-1], *ids, train, batch.routes, kept=batch.kept)
 
     def _make_buttons(self) -> dict[str, Any]:
         several = len(self._models) > 1

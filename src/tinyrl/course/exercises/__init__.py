@@ -5,13 +5,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tinyrl.course.exercise import Exercise
-from tinyrl.course.exercises import lab01, lab03, lab04, lab05, lab07
+from tinyrl.course.exercises import lab01, lab03, lab04, lab05, lab06, lab07
 
 LABS: dict[str, tuple[Exercise, ...]] = {
     "lab01_two_policies": lab01.EXERCISES,
     "lab03_number_formats": lab03.EXERCISES,
     "lab04_kernels": lab04.EXERCISES,
     "lab05_templates": lab05.EXERCISES,
+    "lab06_decoding": lab06.EXERCISES,
     "lab07_routers": lab07.EXERCISES,
 }
 

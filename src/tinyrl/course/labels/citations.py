@@ -9,6 +9,7 @@ REPOSITORIES = {
     "Megatron-Bridge": "NVIDIA-NeMo/Megatron-Bridge",
     "Megatron-LM": "NVIDIA/Megatron-LM",
     "NeMo-RL": "NVIDIA-NeMo/RL",
+    "SkyRL": "NovaSky-AI/SkyRL",
     "TransformerEngine": "NVIDIA/TransformerEngine",
     "maxtext": "AI-Hypercomputer/maxtext",
     "ml_dtypes": "jax-ml/ml_dtypes",

@@ -67,6 +67,64 @@ INPUTS: dict[str, Label] = {
         Words("divide by the same temperature when scoring", "打分时除以同一温度"),
         (0.1, 2.0, 0.05),
     ),
+    "sampler.top_k": Label(
+        Words("top-k", "top-k"),
+        Words("only the k likeliest tokens can be sampled; 0 keeps all, 1 is greedy",
+              "只从概率最高的 k 个 token 中采样；0 表示全部，1 即贪心"),
+        Words("top_k of a request, or of the checkpoint's generation_config.json, which "
+              "engines take as default (trl#3494)",
+              "请求里的 top_k，或检查点 generation_config.json 里的值：引擎会当作默认"
+              "（trl#3494）"),
+        Words("every delta has one sign: log S, S the mass that was kept; the trainer "
+              "cutting alone gives its own cut tokens -inf",
+              "delta 全部同号，等于 log S，S 是保留的概率质量；若只有训练侧截断，被它截掉的"
+              " token 得 -inf"),
+        Words("sample from everything, or replay the kept set when scoring",
+              "采样时不截断，或打分时重放保留的集合"),
+        (0, 16, 1),
+    ),
+    "sampler.top_p": Label(
+        Words("top-p", "top-p"),
+        Words("only the likeliest tokens whose probabilities just reach p can be sampled",
+              "只从概率之和刚好达到 p 的最高概率 token 中采样"),
+        Words("top_p of a request; processed logprobs are then renormalised, the trainer's "
+              "are not (trl#6789)",
+              "请求里的 top_p；processed logprob 已重新归一化，训练侧没有（trl#6789）"),
+        Words("every delta has one sign: log S, above log p; large where the model is "
+              "unsure",
+              "delta 全部同号，等于 log S，不低于 log p；模型越没把握越大"),
+        Words("sample from everything, or replay the kept set when scoring",
+              "采样时不截断，或打分时重放保留的集合"),
+        (0.05, 1.0, 0.05),
+    ),
+    "sampler.min_p": Label(
+        Words("min-p", "min-p"),
+        Words("only tokens at least this share as likely as the likeliest can be sampled",
+              "只保留概率不低于最高概率这一比例的 token"),
+        Words("min_p of a request; kept sets of all three cuts travel in SkyRL#2237",
+              "请求里的 min_p；SkyRL#2237 传递三种截断各自保留的集合"),
+        Words("like top-p, and hardly anything where the model is sure",
+              "与 top-p 相似；模型有把握处几乎没有影响"),
+        Words("sample from everything, or replay the kept set when scoring",
+              "采样时不截断，或打分时重放保留的集合"),
+        (0.0, 1.0, 0.01),
+    ),
+    "sampler.repetition_penalty": Label(
+        Words("repeat penalty", "重复惩罚"),
+        Words("logits of tokens that stand in prompt or response are divided by it (below "
+              "0: multiplied); 1 changes nothing",
+              "提示或回复中出现过的 token，其 logit 除以该值（为负则乘）；1 表示不变"),
+        Words("repetition_penalty of a request or of the checkpoint's "
+              "generation_config.json: 1.05 in Qwen2.5-Instruct (verl#7270, prime-rl#886)",
+              "请求或检查点 generation_config.json 里的 repetition_penalty：Qwen2.5-"
+              "Instruct 为 1.05（verl#7270、prime-rl#886）"),
+        Words("both signs: which one depends on what came before; a likely token that "
+              "stood before is rated lower, unlikely ones higher",
+              "正负都有，取决于前文：出现过的高概率 token 被压低，低概率的被抬高"),
+        Words("1 on both sides; scoring needs the same penalty over the same tokens",
+              "两侧都设为 1；否则打分时对同样的 token 施加同样的惩罚"),
+        (0.5, 2.0, 0.05),
+    ),
     "sampler.logprobs": Label(
         Words("reported logprob", "上报的 logprob"),
         Words("after temperature (processed: the distribution sampled from) or before it "
@@ -79,5 +137,20 @@ INPUTS: dict[str, Label] = {
               "温度为 1 时无影响；否则像漏掉温度，或掩盖温度差异"),
         Words("report what was sampled from: processed",
               "上报真正采样所用的分布：processed"),
+    ),
+    "sampler.replay": Label(
+        Words("mask replay", "掩码重放"),
+        Words("whether training cuts the vocabulary for itself (own) or to what the "
+              "rollout's top-k, top-p and min-p left (rollout)",
+              "训练侧自行截断词表（own），还是只在采样侧 top-k、top-p、min-p 保留的集合上归"
+              "一化（rollout）"),
+        Words("Keep Sampling Mask of DeepSeek-V3.2 (arXiv 2512.02556); vLLM's sampling "
+              "masks (vllm#49577), sampling replay in prime-rl#3431",
+              "DeepSeek-V3.2 的 Keep Sampling Mask（arXiv 2512.02556）；vLLM 的采样掩码"
+              "（vllm#49577），prime-rl#3431 的 sampling replay"),
+        Words("without it every token of a truncated rollout is off by log S",
+              "不重放时，截断采样得到的每个 token 都差一个 log S"),
+        Words("replay; what was cut stays unexplored, and no weight brings it back",
+              "重放；被截掉的 token 仍然采不到，任何权重都补不回来"),
     ),
 }  # fmt: skip

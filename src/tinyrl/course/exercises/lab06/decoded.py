@@ -1,0 +1,75 @@
+"""Inputs that the exercises share: logits whose borders no rounding can move, kept sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from tinyrl.course.exercises.lab01.batch import mask_of, uniform
+from tinyrl.course.words import Words
+
+LOGITS = Words(en="logits of random tokens", zh="随机 token 的 logits")
+SURE = Words(en="one token has nearly everything", zh="一个 token 几乎占了全部概率")
+LARGE = Words(
+    en="logits near 1000: exp of them overflows, in float64 too",
+    zh="1000 左右的 logits：exp 会溢出，float64 也不例外",
+)
+HOPELESS = Words(
+    en="the kept tokens have next to no probability", zh="保留的 token 几乎没有概率"
+)
+ALL = Words(en="every token is kept", zh="所有 token 都保留")
+GRADIENT = Words(en="the same with gradients", zh="要求梯度")
+BY_HAND = torch.tensor([[0.5, 0.25, 0.15, 0.1], [0.1, 0.05, 0.8, 0.05]]).log()
+
+
+def spread(generator: Generator, *shape: int, scale: float = 2.0) -> Tensor:
+    """Logits `[..., V]`, no two of a row nearer than about 0.1."""
+    order = torch.rand(shape, generator=generator).argsort(-1)
+    steps = order / (shape[-1] - 1) - 0.5
+    return 2 * scale * steps + uniform(generator, shape, -0.02, 0.02)
+
+
+def clear(
+    generator: Generator, tokens: int, vocab: int, near: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Logits `[tokens, vocab]` whose `near`, distances to a border, are above 0.005."""
+    rows: list[Tensor] = []
+    while len(rows) < tokens:
+        scale = uniform(generator, (), 1.5, 4.0).item()  # else sums hardly vary
+        row = spread(generator, vocab, scale=scale)
+        if (near(row.double().softmax(-1)).abs() > 5e-3).all():
+            rows.append(row)
+    return torch.stack(rows)
+
+
+def kept_set(generator: Generator, logits: Tensor) -> Tensor:
+    """Boolean, as `logits`: some tokens of each row, neither none nor all."""
+    V, shape = logits.shape[-1], logits.shape[:-1]
+    size = torch.randint(1, V - 1, shape, generator=generator)
+    order = torch.rand(logits.shape, generator=generator).argsort(-1)
+    return order <= size[..., None]
+
+
+def responses(
+    generator: Generator, rows: int, columns: int, vocab: int, padding: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Logits and kept sets `[B, T, V]`, sampled ids and mask `[B, T]`.
+
+    Real tokens are kept. In the padding ids are the last token's, kept or not, and
+    with `padding` logits are NaN.
+    """
+    logits = spread(generator, rows, columns, vocab)
+    mask = mask_of(generator, rows, columns)
+    kept = kept_set(generator, logits)
+    chance = torch.rand(logits.shape, generator=generator).masked_fill(~kept, -1.0)
+    ids = torch.where(mask, chance.argmax(-1), vocab - 1)
+    if padding:
+        logits = torch.where(mask[..., None], logits, torch.nan)
+    return logits, ids, kept, mask
+
+
+def over(logits: Tensor, kept: Tensor) -> Tensor:
+    """The logits `[..., V]`, -inf where not kept."""
+    return logits.masked_fill(~kept, -torch.inf)
