@@ -171,7 +171,7 @@ for name, view in views.items():
 # this task are nearly all of one length, so both are nearly one here; on responses of
 # unlike length they are not. Remedy: the same on both sides of a comparison.
 #
-# Tokens, the remaining part (templates, masks, roles), get their rows with lesson 05.
+# Tokens, the remaining part (templates, masks, roles), have a table of their own in lesson 05.
 #
 # ## 中文小结
 #
