@@ -22,7 +22,8 @@ LAYERS = [
     *("formats", "attention", "kernels", "logprobs", "moe", "positions", "model"),
     *("pretrained", "parallel", "tokens", "tasks", "sampling", "stack"),
     *("rollout", "scoring", "collate", "advantages", "objectives", "correction", "metrics"),
-    *("routing", "trainer", "checkpoints", "trace", "diagnosis", "engines", "course"),
+    *("routing", "trainer", "exposure", "checkpoints"),
+    *("trace", "diagnosis", "engines", "course"),
     "cli",
 ]
 MODULES = sorted(p for p in SRC.rglob("*.py") if p != SRC / "__init__.py")

@@ -111,6 +111,21 @@ class CumSum:
         complete = mask.sum(1) == self.max_new
         return (complete & (right | ~mask[:, :T]).all(1)).float()
 
+    def expert(self, prompts: Tensor, prefix: Tensor) -> Tensor:
+        """[B, P], [B, T] -> [B, T] ids: the right next token given what was said before it.
+
+        The expert of DAgger (arXiv 1011.0686): column t goes on from column t - 1 of
+        `prefix`, be that total right or wrong. After n totals, and after anything that is
+        no digit, it ends.
+        """
+        before = torch.nn.functional.pad(prefix, (1, -1), value=self.tokenizer.digit_0)
+        steps = torch.nn.functional.pad(self._digits(prompts), (0, prefix.shape[1]))
+        totals = (before - self.tokenizer.digit_0 + steps[:, : prefix.shape[1]]) % 10
+        goes_on = (before >= self.tokenizer.digit_0) & (
+            torch.arange(prefix.shape[1], device=prefix.device) < self.n
+        )
+        return torch.where(goes_on, self.tokenizer.digit_0 + totals, self.tokenizer.eos_id)
+
     def _digits(self, prompts: Tensor) -> Tensor:
         """[B, P] ids -> [B, n] digits; ValueError naming a row that isn't such a prompt."""
         blank, is_digit = self._blank.to(prompts.device), self._is_digit.to(prompts.device)
@@ -129,6 +144,67 @@ class CumSum:
         """[B, n] additions -> [B, n + 1] ids of their running totals modulo 10, and eos."""
         totals = self.tokenizer.digit_0 + steps.cumsum(1) % 10
         return torch.nn.functional.pad(totals, (0, 1), value=self.tokenizer.eos_id)
+
+
+@dataclass(frozen=True)
+class EvenRoad(CumSum):
+    """`CumSum` with even digits: no right total is odd, so no demonstration shows one.
+
+    An answer that slips by 1 stands where training has never been. Short, to be trained
+    in seconds.
+    """
+
+    n: int = 8
+    p_slip: float = 0.0
+
+    def prompts(self, B: int, generator: torch.Generator) -> Tensor:
+        """[B, P] ids of conversations with n digits of 0 2 4 6 8, uniform."""
+        prompts = super().prompts(B, generator)
+        prompts[:, self._is_digit.to(prompts.device)] -= self._digits(prompts) % 2
+        return prompts
+
+    def off_road(self, prefix: Tensor) -> Tensor:
+        """[B, T] ids -> bool [B, T]: whether the total before each token is odd."""
+        before = torch.nn.functional.pad(prefix, (1, -1), value=self.tokenizer.digit_0)
+        return (before - self.tokenizer.digit_0) % 2 == 1
+
+
+@dataclass(frozen=True)
+class Turns(EvenRoad):
+    """`EvenRoad` as a chat: the user says one digit a turn, the assistant the total so far.
+
+    What the assistant said in the turn before is part of the question. `prompts` hold the
+    digits of all n turns, as those of the other tasks do.
+    """
+
+    n: int = 5
+
+    def chat(self, prompts: Tensor, said: Tensor) -> Tensor:
+        """[B, P], [B, k] totals said, k < n -> [B, 5 + 6 k] ids, up to the next answer.
+
+        As the chat template renders these 2 k + 1 messages.
+        """
+        tok, (B, k) = self.tokenizer, said.shape
+        digits = tok.digit_0 + self._digits(prompts)[:, : k + 1]
+        parts = {0: tok.user_id, 2: tok.eos_id, 3: tok.assistant_id, 5: tok.eos_id}
+        turns = torch.zeros((B, k + 1, 6), dtype=torch.long, device=said.device)
+        for at, token in parts.items():
+            turns[:, :, at] = token
+        turns[:, :, 1], turns[:, :k, 4] = digits, said
+        begin = torch.full_like(turns[:, 0, :1], tok.bos_id)
+        return torch.cat([begin, turns.flatten(1)], 1)[:, :-2]
+
+    def demonstrations(self, B: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The first turn's prompt [B, 5], and the rest of the chat [B, 6 n - 4]."""
+        prompts = self.prompts(B, generator)
+        answer = self.answer(prompts)
+        chat = torch.cat([self.chat(prompts, answer[:, : self.n - 1]), answer[:, -2:]], 1)
+        return chat[:, :5], chat[:, 5:]
+
+    @cached_property
+    def assistants(self) -> Tensor:
+        """[6 n - 4] bool: which tokens of a demonstrated response are the assistant's."""
+        return torch.arange(6 * self.n - 4) % 6 < 2
 
 
 def _check_response(prompts: Tensor, response: Tensor, mask: Tensor) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -54,6 +54,11 @@ def pass_rate(
     return float(task.reward(batch.prompt, batch.response, batch.mask).mean())
 
 
+Mixer = Callable[[float, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(progress 0 .. 1, prompts [B, P], demonstrated responses [B, T]) -> the tokens that the
+model reads and those that it is asked for, both [B, T]; -100 asks for none."""
+
+
 def sft(
     model: GPT,
     task: Task,
@@ -63,19 +68,22 @@ def sft(
     batch: int = 128,
     lr: float = 4e-3,
     balance: float = 0.0,
+    mix: Mixer | None = None,
 ) -> Iterator[float]:
     """Learn from the task's demonstrations; yields the loss (nats a token) of each step.
 
     The demonstrations are sloppy on purpose: the skill is there afterwards, and RL has
     something left to do. `balance` times `balance_loss` is added for a mixture of experts.
+    Teacher forcing reads what it is asked for; `mix` may put other tokens there.
     """
     optimizer = torch.optim.Adam(model.parameters(), lr, (0.9, 0.99), fused=True)
     for step in range(steps):
         warm = min(1, (step + 1) / 10)
         optimizer.param_groups[0]["lr"] = lr * warm * (1 - step / steps)
         prompts, responses = task.demonstrations(batch, generator)
-        logits, routes = response_pass(model, prompts, responses, Stack())
-        loss = F.cross_entropy(logits.flatten(0, 1), responses.flatten())
+        read, asked = mix(step / steps, prompts, responses) if mix else (responses,) * 2
+        logits, routes = response_pass(model, prompts, read, Stack())
+        loss = F.cross_entropy(logits.flatten(0, 1), asked.flatten())
         optimizer.zero_grad()
         total = loss + router_losses(routes, balance)
         total.backward()  # type: ignore[no-untyped-call]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tinyrl.course.exercise import Exercise
-from tinyrl.course.exercises import lab01, lab03, lab04, lab05, lab06, lab07
+from tinyrl.course.exercises import lab01, lab02, lab03, lab04, lab05, lab06, lab07
 
 LABS: dict[str, tuple[Exercise, ...]] = {
     "lab01_two_policies": lab01.EXERCISES,
+    "lab02_exposure_bias": lab02.EXERCISES,
     "lab03_number_formats": lab03.EXERCISES,
     "lab04_kernels": lab04.EXERCISES,
     "lab05_templates": lab05.EXERCISES,

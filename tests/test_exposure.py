@@ -1,0 +1,260 @@
+"""Exposure bias: drives, laws and trainings against enumeration and the expert."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tinyrl import exposure
+from tinyrl.checkpoints import load
+from tinyrl.exposure import (
+    drive,
+    errors_by_position,
+    expected_errors,
+    hazard,
+    local_errors,
+    own_prefixes,
+    slip,
+)
+from tinyrl.model import GPT, GPTConfig
+from tinyrl.scoring import response_logits
+from tinyrl.stack import Stack
+from tinyrl.tasks import CumSum, EvenRoad, Turns
+from tinyrl.trainer import generate, sft
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# ---- drives
+
+
+MODEL, TASK = load("sft"), CumSum()
+
+
+def test_slips_are_one_more_and_only_of_digits() -> None:
+    ids = torch.arange(16)
+    want = [*range(6), *range(7, 16), 6]
+    assert slip(ids, TASK).tolist() == want
+
+
+def test_teacher_forcing_reads_gold_and_free_running_its_own_words() -> None:
+    prompts = TASK.prompts(64, rng())
+    gold = TASK.answer(prompts)
+    forced = drive(MODEL, TASK, prompts, rng(1), own=0)
+    free = drive(MODEL, TASK, prompts, rng(1), own=1)
+    assert torch.equal(forced.read, gold)
+    assert torch.equal(free.read, free.said)
+    assert torch.equal(forced.said[:, 0], free.said[:, 0]), "nothing was read yet"
+    assert not torch.equal(forced.said, free.said)
+    half = drive(MODEL, TASK, prompts, rng(1), own=0.5)
+    assert ((half.read == half.said) | (half.read == gold)).all()
+    jumps = (half.read == gold)[half.said != gold].double().mean()
+    assert 0.35 < jumps < 0.65  # own errors that were put right again
+
+
+def test_free_running_is_the_rollout_of_the_engine() -> None:
+    prompts = TASK.prompts(64, rng())
+    free = drive(MODEL, TASK, prompts, rng(1))
+    batch = generate(MODEL, TASK, prompts, Stack(), rng(1))
+    assert torch.equal(free.said[batch.mask], batch.response[batch.mask])
+
+
+def test_what_is_said_is_drawn_from_what_was_read() -> None:
+    """Frequencies of a drive against the model's own probabilities, one full pass."""
+    prompt = TASK.prompts(1, rng()).expand(4000, -1)
+    slips = torch.zeros(4000, 13, dtype=torch.bool)
+    slips[:, 0] = True
+    driven = drive(MODEL, TASK, prompt, rng(2), own=0, slips=slips)
+    with torch.no_grad():
+        p = response_logits(MODEL, prompt[:1], driven.read[:1], Stack())[0].softmax(-1)
+    for t in (0, 1, 5):
+        seen = driven.said[:, t].bincount(minlength=16) / 4000
+        assert ((seen - p[t]).abs() <= 5 * (p[t] * (1 - p[t]) / 4000).sqrt() + 1e-6).all()
+
+
+def test_slips_are_read_and_the_guides_part_after_one() -> None:
+    prompts = TASK.prompts(32, rng())
+    gold = TASK.answer(prompts)
+    slips = torch.zeros(32, 13, dtype=torch.bool)
+    slips[:, 3] = True
+    to_gold = drive(MODEL, TASK, prompts, rng(1), own=0, slips=slips)
+    expert = drive(MODEL, TASK, prompts, rng(1), own=0, slips=slips, guide="expert")
+    assert torch.equal(to_gold.guide, gold)
+    assert torch.equal(to_gold.read[:, 4:], gold[:, 4:]), "the gold token is put back"
+    assert torch.equal(expert.guide, TASK.expert(prompts, expert.read))
+    after = (expert.read - gold)[:, 3:12] % 10
+    assert (after == 1).all(), "the expert goes on from the wrong total"
+
+
+def test_the_same_generator_gives_the_same_drive_and_no_other_is_used() -> None:
+    prompts, state = TASK.prompts(8, rng()), torch.get_rng_state()
+    a, b = (drive(MODEL, TASK, prompts, rng(3), own=0.5) for _ in range(2))
+    assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_bad_drives_are_named() -> None:
+    prompts = TASK.prompts(2, rng())
+    for own in (-0.1, 1.5, math.nan):
+        with pytest.raises(ValueError, match=f"own is {own}: it must be"):
+            drive(MODEL, TASK, prompts, rng(), own=own)
+    with pytest.raises(ValueError, match="guide is 'teacher': it is 'gold' or 'expert'"):
+        drive(MODEL, TASK, prompts, rng(), guide="teacher")  # type: ignore[arg-type]
+    for name in ("own", "p_slip", "after"):
+        with pytest.raises(ValueError, match=f"{name} is 2: it must be between 0 and 1"):
+            own_prefixes(MODEL, TASK, rng(), guide="gold", **{name: 2})  # type: ignore[arg-type]
+    for bad in (torch.zeros(2, 12, dtype=torch.bool), torch.zeros(2, 13)):
+        with pytest.raises(ValueError, match=r"slips must be bool \[2, 13\], not torch"):
+            drive(MODEL, TASK, prompts, rng(), slips=bad)
+    prompts[1, 0] = 0
+    with pytest.raises(ValueError, match=r"prompts\[1\] is not a prompt of CumSum"):
+        drive(MODEL, TASK, prompts, rng())
+
+
+# ---- laws
+
+
+def enumerated(kernel: list[float], T: int, own: float, slips: list[float]) -> list[float]:
+    """Wrong answers by place, by running through every sequence of events."""
+    wrong = [0.0] * T
+    steps = [k for k in range(10) if kernel[k]]
+    for events in itertools.product(steps, (True, False), (True, False), repeat=T):
+        at, p = 0, 1.0
+        for t in range(T):
+            by, mine, slipped = events[3 * t : 3 * t + 3]
+            p *= kernel[by] * (own if mine else 1 - own)
+            p *= slips[t] if slipped else 1 - slips[t]
+            said = (at + by) % 10
+            wrong[t] += p * (said != 0) if t == T - 1 else 0
+            at = ((said if mine else 0) + slipped) % 10
+    return wrong
+
+
+@pytest.mark.parametrize("own", [1.0, 0.0, 0.3])
+def test_expected_errors_by_enumeration(own: float) -> None:
+    kernel, slips = [0.7, 0.2, 0, 0, 0, 0, 0, 0, 0, 0.1], [0.25, 0.0, 0.5, 0.1]
+    found = expected_errors(torch.tensor(kernel, dtype=torch.double), 4, own,
+                            torch.tensor(slips, dtype=torch.double))  # fmt: skip
+    want = [enumerated(kernel, T, own, slips)[-1] for T in range(1, 5)]
+    torch.testing.assert_close(found.tolist(), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("h", [0.0, 0.01, 0.08, 0.9, 1.0])
+def test_expected_errors_in_closed_form(h: float) -> None:
+    t = torch.arange(1, 31, dtype=torch.double)
+    kernel = torch.tensor([1 - h] + [h / 9] * 9, dtype=torch.double)
+    want = 0.9 * (1 - (1 - 10 * h / 9) ** t)
+    torch.testing.assert_close(expected_errors(kernel, 30), want, rtol=1e-12, atol=1e-12)
+
+
+def test_hazard_of_a_constant_one_and_by_hand() -> None:
+    wrong = torch.tensor([[0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0]]).bool()
+    assert hazard(wrong).tolist() == [1 / 4, 1 / 3, 1 / 2]
+    assert hazard(torch.ones(2, 3, dtype=torch.bool))[1:].isnan().all()
+    many = torch.rand((20_000, 6), generator=rng()) < 0.1
+    assert (hazard(many) - 0.1).abs().max() < 5 * math.sqrt(0.09 / 11_000)
+
+
+def test_errors_by_hand() -> None:
+    said = torch.tensor([[6, 7, 8], [6, 9, 9]])
+    right = torch.tensor([[6, 7, 9], [7, 7, 9]])
+    off = torch.tensor([[False, True, True], [False, False, True]])
+    assert errors_by_position(said, right).tolist() == [0.5, 0.5, 0.5]
+    on, only = (errors_by_position(said, right, x) for x in (~off, off))
+    assert on[:2].tolist() == [0.5, 1.0]
+    assert on[2].isnan()
+    assert only[1:].tolist() == [0.0, 0.5]
+    assert only[0].isnan()
+    assert local_errors(said, right, off) == (2 / 3, 1 / 3)
+    assert math.isnan(local_errors(said, right, off & False)[1])
+
+
+# ---- training
+
+
+def test_teacher_forcing_is_what_sft_does_without_a_mixer() -> None:
+    def weights(mix: object) -> list[Tensor]:
+        g = rng(4)
+        model = GPT(GPTConfig(), g)
+        list(sft(model, EvenRoad(3), generator=g, steps=3, batch=8, mix=mix))  # type: ignore[arg-type]
+        return [p.detach() for p in model.parameters()]
+
+    plain, same = weights(None), weights(lambda _, prompts, gold: (gold, gold))
+    assert all(torch.equal(a, b) for a, b in zip(plain, same, strict=True))
+
+
+def test_what_a_mixer_reads_and_asks_is_what_the_loss_is_of() -> None:
+    """-100 asks for nothing, and what is read need not be what is asked for."""
+    task, model = Turns(), GPT(GPTConfig(), rng())
+    first, rest = task.demonstrations(16, rng(1))
+    read = slip(rest, task)
+    with torch.no_grad():
+        logp = response_logits(model, first, read, Stack()).log_softmax(-1)
+    theirs = logp.gather(-1, rest[..., None])[:, task.assistants]
+
+    def mix(_: float, __: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        return slip(gold, task), torch.where(task.assistants, gold, -100)
+
+    (loss,) = sft(model, task, generator=rng(1), steps=1, batch=16, mix=mix)
+    assert loss == pytest.approx(-theirs.mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("guide", ["gold", "expert"])
+def test_half_of_a_batch_is_driven_and_asked_as_the_guide_says(
+    guide: exposure.Guide,
+) -> None:
+    task = EvenRoad()
+    model = GPT(GPTConfig(), rng())
+    mix = own_prefixes(model, task, rng(1), guide=guide, p_slip=0.3)
+    prompts, gold = task.demonstrations(40, rng(2))
+    read, asked = mix(0.2, prompts, gold)
+    assert torch.equal(read, gold)
+    assert torch.equal(asked, gold)
+    read, asked = mix(0.5, prompts, gold)
+    assert torch.equal(read[20:], gold[20:])
+    assert torch.equal(asked[20:], gold[20:])
+    driven = (read != gold)[:20].any(1)  # an untrained model says hardly anything right
+    assert driven.double().mean() > 0.9
+    want = gold if guide == "gold" else task.expert(prompts, read)
+    assert torch.equal(asked, want)
+
+
+def off_road_errors(
+    guide: exposure.Guide | None, seed: int, own: float = 1.0
+) -> tuple[float, float]:
+    """Local errors on and off the even road after training, slips of 0.03 in use."""
+    task, g = EvenRoad(), rng(seed)
+    model = GPT(GPTConfig(), g)
+    mix = None if guide is None else own_prefixes(model, task, g, guide=guide, own=own)
+    for _ in sft(model, task, generator=g, steps=500, batch=64, mix=mix):
+        pass
+    prompts = task.prompts(1024, g)
+    slips = torch.rand((1024, task.max_new), generator=g) < 0.03
+    driven = drive(model, task, prompts, g, slips=slips)
+    expert = task.expert(prompts, driven.read)
+    n = task.n
+    off = task.off_road(driven.read)
+    return local_errors(driven.said[:, :n], expert[:, :n], off[:, :n])
+
+
+@pytest.mark.science
+@pytest.mark.parametrize("seed", range(5))
+def test_dagger_repairs_and_scheduled_sampling_harms(seed: int) -> None:
+    on, off = off_road_errors(None, seed)
+    assert on < 0.02
+    assert off > 0.9
+    on_dagger, off_dagger = off_road_errors("expert", seed)
+    assert on_dagger < 0.02
+    assert off_dagger < 0.5
+    on_whole, off_whole = off_road_errors("gold", seed)
+    assert on_whole > 3 * on
+    assert off_whole > 0.9
+    on_coin, off_coin = off_road_errors("gold", seed, own=0.5)  # for each token
+    assert off_coin > 0.9, "a gentler schedule repairs nothing either"
+    assert on_coin < on_whole, "and harms less: against `on` the seeds don't agree"
