@@ -71,11 +71,14 @@ SECOND_AXIS_IS_THE_LAST = {
     "return torch.where(mask, logp_train - logp_rollout, 0.0).sum(+1)",
     "return delta.sum(+1) / mask.sum(-1)",
     "return delta.sum(-1) / mask.sum(+1)",
+    "places = attention.cumsum(1) - 1",
 }
 PADDING_IS_MASKED_LATER = {"r = torch.where(mask, logp_train - logp_old, 1.0).exp()"}
 ONE_OPERAND_IN_FLOAT64_IS_ENOUGH = {
     "d = logp_train[mask] - logp_rollout[mask].double()",
     "d = logp_train[mask].double() - logp_rollout[mask]",
+    "d = logp_train - logp_rollout.double()",
+    "d = logp_train.double() - logp_rollout",
 }
 A_MATRIX_HAS_TWO_AXES = {
     "scale = (w.abs().amax(+1, keepdim=True) / levels).clamp(min=1e-30)",
@@ -86,8 +89,10 @@ ANY_TINY_SCALE_WILL_DO = {
 A_TENSOR_IS_A_NUMBER_TO_MATH = {
     "return 2.0 ** math.floor(math.log2(largest / grad.abs().max()))",
 }
+THE_SMALLER_OF_TWO_IN_ANY_ORDER = {"n = min(len(b), len(a))"}
 EQUIVALENT = (
-    SECOND_AXIS_IS_THE_LAST
+    THE_SMALLER_OF_TWO_IN_ANY_ORDER
+    | SECOND_AXIS_IS_THE_LAST
     | PADDING_IS_MASKED_LATER
     | ONE_OPERAND_IN_FLOAT64_IS_ENOUGH
     | A_MATRIX_HAS_TWO_AXES

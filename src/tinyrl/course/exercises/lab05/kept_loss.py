@@ -150,6 +150,7 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="three responses, the second was cut", zh="三条回答，第二条被截断")
 NONE_CUT = Words(en="nothing was cut", zh="没有被截断的")
 RANDOM = Words(en="some are cut, numbers in the padding", zh="有的被截断，padding 里有数")
+ONE_LEFT = Words(en="one token is left", zh="只剩一个 token")
 ALL_CUT = Words(en="every response was cut", zh="所有回答都被截断")
 GRADIENT = Words(en="the same with gradients", zh="要求梯度")
 LONG = Words(en="long responses", zh="很长的回答")
@@ -176,6 +177,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", RANDOM, batch(7, 10)),
         Case("padding", NAN, batch(5, 8, "nan")),
         Case("gradient", GRADIENT, batch(5, 8)),
+        Case("numbers", ONE_LEFT, (loss, mask, torch.tensor([True, True, False]))),
         Case("numbers", ALL_CUT, (gone, there, torch.ones(3, dtype=torch.bool))),
         Case("numbers", LONG, batch(3, 2000, low=1.0)),
     ]
