@@ -11,6 +11,7 @@ from statistics import mean
 import numpy as np
 import torch
 import torch.nn.functional as F
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -96,8 +97,8 @@ def said(entry: Entry) -> str:
 
 def fingerprints() -> Callable[[Sequence[Sighting]], bytes]:
     """Makes the small picture of a row, all in one figure: a figure each takes longer."""
-    figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
-    figure.set_layout_engine("none")  # the course's style sets one
+    with rc_context({"figure.constrained_layout.use": False}):  # the course's style has it
+        figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.1})
     figure.subplots_adjust(0.01, 0.06, 0.99, 0.97)
 
