@@ -10,7 +10,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from lab_server import BROWSER, PAGE_GONE
+from lab_server import BROWSER, PAGE_GONE, PORT_TAKEN
 from lab_window import Lab
 
 pytestmark = BROWSER
@@ -24,6 +24,15 @@ def test_only_a_closed_page_is_forgiven() -> None:
     assert PAGE_GONE.sub("", gone + "kept\n" + gone) == "kept\n"
     assert PAGE_GONE.sub("", other) == other
     assert PAGE_GONE.sub("", gone + other) == other
+
+
+def test_only_a_kernel_whose_port_was_taken_is_forgiven() -> None:
+    head = 'Traceback (most recent call last):\n  File "x", line 1, in y\n    z()\n'
+    taken = f"{head}zmq.error.ZMQError: Address already in use (addr='tcp://1:2')\n"
+    other = f"{head}zmq.error.ZMQError: Too many open files\n"
+    assert PORT_TAKEN.sub("", f"before\n{taken}after\n") == "before\nafter\n"
+    assert PORT_TAKEN.sub("", other) == other
+    assert PORT_TAKEN.sub("", other + taken) == other
 
 
 def test_the_address_opens_the_first_notebook(lab: Lab) -> None:
