@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from lab_sources import lab
+from lab_truths import close, draw, seeds
 from tinyrl.checkpoints import load
 from tinyrl.course.exercises import LABS, find
 from tinyrl.course.exercises.lab02.answers import behind_an_odd_one
@@ -19,30 +19,6 @@ from tinyrl.exposure import hazard as library_hazard
 from tinyrl.scoring import response_logits
 from tinyrl.stack import Stack
 from tinyrl.tasks import CumSum, EvenRoad, Turns
-
-seeds = pytest.mark.parametrize("seed", range(3))
-
-
-def draw(name: str, seed: int) -> list[list[Any]]:
-    """Arguments of every case of ordinary inputs, tensors in float64."""
-    cases = [c for c in find(name).inputs(seed) if c.stage == "inputs"]
-    assert len(cases) >= 2
-    return [
-        [
-            a.double() if isinstance(a, Tensor) and a.is_floating_point() else a
-            for a in c.args
-        ]
-        for c in cases
-    ]
-
-
-def close(mine: Any, theirs: Any) -> None:
-    torch.testing.assert_close(
-        torch.as_tensor(mine, dtype=torch.float64),
-        torch.as_tensor(theirs, dtype=torch.float64),
-        rtol=1e-12,
-        atol=1e-12,
-    )
 
 
 def rng(seed: int = 0) -> torch.Generator:

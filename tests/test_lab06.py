@@ -18,34 +18,12 @@ from transformers import (
 )
 
 from lab_sources import lab
+from lab_truths import close, draw, seeds
 from tinyrl.course.exercises import LABS, find
 from tinyrl.course.judging import judge
 from tinyrl.sampling import Sampler, occurred
 
-seeds = pytest.mark.parametrize("seed", range(3))
 NO_IDS = torch.zeros(1, 1, dtype=torch.long)
-
-
-def draw(name: str, seed: int) -> list[list[Any]]:
-    """Arguments of every case of ordinary inputs, tensors in float64."""
-    cases = [c for c in find(name).inputs(seed) if c.stage == "inputs"]
-    assert len(cases) >= 2
-    return [
-        [
-            a.double() if isinstance(a, Tensor) and a.is_floating_point() else a
-            for a in c.args
-        ]
-        for c in cases
-    ]
-
-
-def close(mine: Any, theirs: Any) -> None:
-    torch.testing.assert_close(
-        torch.as_tensor(mine, dtype=torch.float64),
-        torch.as_tensor(theirs, dtype=torch.float64),
-        rtol=1e-12,
-        atol=1e-12,
-    )
 
 
 @seeds

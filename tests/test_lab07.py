@@ -14,33 +14,10 @@ from torch.distributions import Categorical, kl_divergence
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
 from lab_sources import lab
+from lab_truths import close, draw, seeds
 from tinyrl.course.exercises import LABS, find
 from tinyrl.course.judging import judge
 from tinyrl.moe import Routes, balance_loss, router_kl
-
-seeds = pytest.mark.parametrize("seed", range(3))
-
-
-def draw(name: str, seed: int) -> list[list[Any]]:
-    """Arguments of every case of ordinary inputs, tensors in float64."""
-    cases = [c for c in find(name).inputs(seed) if c.stage == "inputs"]
-    assert len(cases) >= 2
-    return [
-        [
-            a.double() if isinstance(a, Tensor) and a.is_floating_point() else a
-            for a in c.args
-        ]
-        for c in cases
-    ]
-
-
-def close(mine: Any, theirs: Any) -> None:
-    torch.testing.assert_close(
-        torch.as_tensor(mine, dtype=torch.float64),
-        torch.as_tensor(theirs, dtype=torch.float64),
-        rtol=1e-12,
-        atol=1e-12,
-    )
 
 
 def best(row: list[float], k: int) -> list[int]:
