@@ -170,6 +170,7 @@ def cases(generator: Generator) -> list[Case]:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 0, 0]]).bool()
     plain, real, cut = batch(4, 6)
     gone, there, _ = batch(3, 5)
+    lone = uniform(generator, (3, 3), -2.0, 3.0)
     return [
         Case("example", BY_HAND, (loss, mask, torch.tensor([False, True, False]))),
         Case("property", NONE_CUT, (plain, real, torch.zeros_like(cut))),
@@ -177,7 +178,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", RANDOM, batch(7, 10)),
         Case("padding", NAN, batch(5, 8, "nan")),
         Case("gradient", GRADIENT, batch(5, 8)),
-        Case("numbers", ONE_LEFT, (loss, mask, torch.tensor([True, True, False]))),
+        Case("numbers", ONE_LEFT, (lone, mask, torch.tensor([True, True, False]))),
         Case("numbers", ALL_CUT, (gone, there, torch.ones(3, dtype=torch.bool))),
         Case("numbers", LONG, batch(3, 2000, low=1.0)),
     ]
