@@ -80,8 +80,9 @@ def sides(engine, trainer=Stack(), policy=model):
 # | **min-p** | those at least min-p times as likely as the likeliest | renormalised |
 #
 # The first two move probability. The last three **cut**: a token outside has probability
-# exactly 0. (vLLM applies min-p before top-k and top-p; with both, sets can differ.) Here
-# is one real place of the checkpoint, the third token of an answer.
+# exactly 0. (vLLM applies min-p before top-k and top-p, see `vllm/v1/sample/sampler.py` at
+# 3e34265; with both, sets can differ.) Here is one real place of the checkpoint, the third
+# token of an answer.
 
 # %%
 free, _ = sides(Stack())

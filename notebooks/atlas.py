@@ -16,13 +16,20 @@
 # run the cells, on three seeds. Five minutes to read, well under a minute to compute.
 #
 # How a row is made: 128 responses are sampled by the base stack, FP32 on ordinary kernels.
-# Two stacks that differ in one field score them, as sampler and trainer would, and `delta`
-# is what lies between. What is special about a row stands in its brackets: what a field
-# needs to act at all is set on *both* sides (and in the sampler); the router's rows are of
-# the mixture of experts; replay follows the routes of a BF16 rollout; chunked prefill acts
-# on rollouts only, so there the changed stack samples, and so it does where a sampler cuts;
-# sampling-mask replay follows the kept tokens of a top-p rollout; the last two rows are of
-# the loss's view, and compare the old logprobs that it takes, for a rollout on INT4 weights.
+# Two sides that differ in one field score them, as sampler and trainer would, and `delta`
+# is what lies between. What is special about a row stands in its brackets:
+#
+# - What a field needs to act at all is set on *both* sides (and in the sampler).
+# - Rows of the router are of the mixture of experts; routing replay follows the routes of a
+#   BF16 rollout, mask replay the kept tokens of a top-p rollout.
+# - Chunked prefill acts on rollouts only, so there the changed stack samples, and so it
+#   does where a sampler cuts.
+# - `chat` and `collator` are the trainer's: it makes ids of the same messages, and lays
+#   them out in one tensor. Where lengths have to differ, the questions are short and half
+#   of them stand behind an earlier question. (The checkpoint has seen neither: sizes there
+#   are those of a policy that is unsure.)
+# - The last two rows are of the loss's view, and compare the old logprobs that it takes,
+#   for a rollout on INT4 weights.
 
 # %%
 from copy import deepcopy
@@ -79,9 +86,10 @@ atlas
 # the response to the last, each picture on a scale of its own.
 #
 # Three things to see. Fields of *numerics* and *kernels* leave both signs and keep the
-# top-1 token. A change of *meaning* (positions, temperature, weights) is larger by orders
-# of magnitude, and not always visible in top-1. And some rows are exactly or nearly zero:
-# a field that can't hurt here can hurt elsewhere, where its condition is met.
+# top-1 token. A change of *meaning* (template, positions, temperature, weights) is larger
+# by orders of magnitude, and not always visible in top-1: look at the doubled `<bos>`. And
+# some rows are exactly or nearly zero: a field that can't hurt here can hurt elsewhere,
+# where its condition is met (position ids by column: with learned positions, lesson 05).
 
 # %%
 by_path = {row[0].entry.path: numbers(row) for row in atlas}
@@ -127,37 +135,48 @@ claim(
 # ## The fourth part: what the loss sees
 #
 # A `LossView` changes no logprob. It decides which old logprobs stand in the ratio and how
-# tokens are averaged, so its rows are about the gradient: its cosine with the gradient of
-# the default view, and its length over that one's. The rollout runs on INT4 weights.
+# tokens are averaged; and a *mask* decides which tokens count. So these rows are about the
+# gradient: its cosine with the right one, and its length over that one's. The rollout runs
+# on INT4 weights.
 
 # %%
 prompts = task.prompts(24, noise(6)).repeat_interleave(8, 0)
 batch = generate(model, task, prompts, PRESETS["int4_weights"], noise(7))
 reward = task.reward(batch.prompt, batch.response, batch.mask)
-A = group_advantages(reward, 8)
+A, P = group_advantages(reward, 8), batch.prompt.shape[1]
+ids = torch.cat([batch.prompt, batch.response], 1)
+end = batch.response == task.tokenizer.eos_id
 
 
-def gradient(view):
-    """The gradient `[N]` before any update, and the share of clipped tokens."""
+def gradient(view=LossView(), mask=batch.mask, start=P):
+    """The gradient `[N]` before any update, and the share of clipped tokens.
+
+    Tokens that count are those of `mask`, the first of them at column `start`.
+    """
     model.zero_grad()
-    logp = score(model, batch.prompt, batch.response, Stack()).logp
+    logp = score(model, ids[:, :start], ids[:, start:], Stack()).logp
     old = logp.detach() if view.anchor == "recompute" else batch.logp_rollout
-    loss = grpo(logp, old, A, batch.mask, aggregation=view.aggregation)
+    loss = grpo(logp, old, A, mask, aggregation=view.aggregation)
     loss.backward()
-    r = (logp.detach() - old).exp()[batch.mask]
+    r = (logp.detach() - old).exp()[mask]
     outside = ((r < 0.8) | (r > 1.2)).double().mean().item()
     return torch.cat([p.grad.flatten() for p in model.parameters()]), outside
 
 
-plain, _ = gradient(LossView())
+plain, _ = gradient()
+everything = torch.ones_like(ids[:, 1:], dtype=torch.bool)
 views = {
-    "as it is": LossView(),
-    "anchor: rollout": LossView(anchor="rollout"),
-    "aggregation: sequence_mean": LossView(aggregation="sequence_mean"),
+    "as it is": {},
+    "anchor: rollout": {"view": LossView(anchor="rollout")},
+    "aggregation: sequence_mean": {"view": LossView(aggregation="sequence_mean")},
+    "mask: prompt counts": {
+        "start": 1, "mask": torch.cat([everything[:, 1:P], batch.mask], 1)},
+    "mask: padding counts": {"mask": everything[:, P - 1:]},
+    "mask: the end does not": {"mask": batch.mask & ~end},
 }
 print(f"{'loss view':28}{'cosine':>9}{'length':>9}{'outside the clip':>18}")
-for name, view in views.items():
-    g, outside = gradient(view)
+for name, how in views.items():
+    g, outside = gradient(**how)
     cosine = torch.cosine_similarity(g, plain, 0).item()
     length = (g.norm() / plain.norm()).item()
     print(f"{name:28}{cosine:9.3f}{length:9.2f}{outside:18.1%}")
@@ -171,13 +190,21 @@ for name, view in views.items():
 # this task are nearly all of one length, so both are nearly one here; on responses of
 # unlike length they are not. Remedy: the same on both sides of a comparison.
 #
-# Tokens, the remaining part (templates, masks, roles), have a table of their own in lesson 05.
+# **Masks** ([trl#6369](https://github.com/huggingface/trl/issues/6369),
+# [trl#7039](https://github.com/huggingface/trl/issues/7039)). A prompt that counts cancels
+# in the group and only shortens the step, as long as nothing is clipped and no KL term is
+# there; without groups nothing cancels. Padding turns the gradient even here, where few
+# answers end early. That the end does not count hardly shows in one gradient, and makes a
+# policy that unlearns to stop: lesson 05 trains one. Remedy: count by length, never by id.
+#
+# What no row of logprobs can hold is a response whose *own* ids came back changed (text
+# and back): there is no pair of logprobs to compare. Lesson 05 finds it by comparing ids.
 #
 # ## 中文小结
 #
 # 1. 图谱逐项只改一个字段，同一检查点、同一批回复，运行时现算，三个种子。
 # 2. 数值格式与算子次序留下正负都有的小误差，首选 token 基本不变。
-# 3. 位置、温度、旧权重改变的是分布本身，K3 大出几个数量级。
+# 3. 模板、位置、温度、旧权重改变的是分布本身，K3 大出几个数量级。
 # 4. FP32 下换一种求和次序只触及最后几位；以 BF16 为底时影响大得多。
 # 5. 有的字段要别的条件才起作用：先满足条件，再看它的影响。
 # 6. LossView 不改变任何 logprob，只改变梯度：把 rollout 的 logprob 当 old 会移动裁剪中心。

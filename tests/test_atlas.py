@@ -6,6 +6,7 @@ import base64
 import io
 import math
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,13 +14,16 @@ from PIL import Image
 
 from tinyrl.checkpoints import load
 from tinyrl.course.atlas import AGE, ENTRIES, Entry, Sighting, survey
+from tinyrl.course.atlas_inputs import converse, converse_in_turns, inputs
 from tinyrl.course.atlas_table import AtlasTable, numbers, said
+from tinyrl.course.conversations import encoded
 from tinyrl.course.labels import LABELS
 from tinyrl.logprobs import token_logp
 from tinyrl.metrics import compare
 from tinyrl.scoring import response_logits, score
 from tinyrl.stack import PRESETS, Stack, leaves, replace_at
 from tinyrl.tasks import CumSum
+from tinyrl.tokens import Chat, Tokenizer
 from tinyrl.trainer import generate
 
 
@@ -43,13 +47,25 @@ def test_every_field_has_one_row_and_words() -> None:
 
 
 def test_a_row_changes_its_field_and_nothing_else() -> None:
-    for entry in (e for e in ENTRIES[1:] if e.by != "view"):
+    for entry in (e for e in ENTRIES[1:] if e.by not in ("view", "ask", "turns")):
         base = Stack()
         for path, to in entry.given.items():
             base = replace_at(base, path, to)
         before = {leaf.path: leaf.value for leaf in leaves(base)}
         assert before[entry.path] != replace_at_value(base, entry), entry.path
         assert entry.path not in entry.given
+
+
+def test_a_row_of_tokens_changes_its_field_and_nothing_else() -> None:
+    for entry in (e for e in ENTRIES if e.by in ("ask", "turns")):
+        base = inputs(entry.given)
+        changed = inputs({**entry.given, entry.path: entry.to})
+        part, field = entry.path.split(".")
+        assert getattr(getattr(base, part), field) != entry.to
+        put_back = replace(
+            getattr(changed, part), **{field: getattr(getattr(base, part), field)}
+        )
+        assert replace(changed, **{part: put_back}) == base
 
 
 def replace_at_value(base: Stack, entry: Entry) -> object:
@@ -60,6 +76,10 @@ def replace_at_value(base: Stack, entry: Entry) -> object:
 def test_every_row_but_two_moves_a_logprob(table: AtlasTable) -> None:
     still = [rows[0].entry.path for rows in table if numbers(rows)["max"] == 0]
     assert still == ["numerics.overflow", "view.aggregation"]
+    loud = ["chat.system", "chat.generation_prompt", "chat.history", "collator.visible"]
+    assert all(numbers(row(table, path))["k3"] > 0.1 for path in loud)
+    silent = ["collator.layout", "collator.positions"]
+    assert all(numbers(row(table, path))["max"] < 1e-4 for path in silent)
 
 
 def test_the_anchor_row_is_the_mismatch_of_the_rollout(table: AtlasTable) -> None:
@@ -86,6 +106,41 @@ def test_a_known_row(table: AtlasTable) -> None:
     torch.testing.assert_close(seen.delta.double(), expected, atol=1e-4, rtol=0)
 
 
+def test_rows_of_tokens_are_those_of_each_conversation_read_alone(
+    table: AtlasTable,
+) -> None:
+    """Base and doubled <bos>: one by one through `score`, in a tensor of one row each."""
+    model, seen = load("sft"), row(table, "chat.bos")[0]
+    x = converse(model, CumSum(), 64, torch.Generator().manual_seed(0))
+    for b, (talk, response) in enumerate(zip(x.said, x.responses, strict=True)):
+        logp = [
+            score(model, torch.tensor([ids]), response[None], Stack()).logp[0]
+            for chat in (Chat(bos="twice"), Chat())
+            for ids in [Tokenizer(chat).chat(talk)]
+        ]
+        found = seen.delta[b, : len(response)].float()
+        torch.testing.assert_close(found, logp[0] - logp[1], atol=2e-5, rtol=0)
+    assert seen.mask.sum() == sum(map(len, x.responses))
+
+
+def test_a_conversation_of_the_task_has_the_task_s_own_ids() -> None:
+    model, generator = load("sft"), torch.Generator().manual_seed(0)
+    x = converse(model, CumSum(), 8, generator)
+    ids = CumSum().prompts(8, torch.Generator().manual_seed(0))
+    assert torch.equal(torch.stack(encoded(x.said)), ids)
+    turns = converse_in_turns(model, 8, generator)
+    assert [len(talk) for talk in turns.said] == [1] * 4 + [3] * 4
+
+
+def test_a_neighbour_moves_no_first_conversation_of_a_row(table: AtlasTable) -> None:
+    seen = row(table, "collator.visible")[0]
+    moved = seen.delta.abs().amax(1) > 1e-3
+    alone = 32  # of 64: those of two turns have no room for a neighbour
+    assert not moved[alone:].any()
+    assert not moved[:alone:2].any()
+    assert moved[1:alone:2].all()
+
+
 def test_growth_of_known_walks() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(4000, 16, generator=generator)
@@ -109,7 +164,12 @@ def test_the_page_shows_every_row_with_its_picture(table: AtlasTable) -> None:
     first = Image.open(io.BytesIO(base64.b64decode(pictures[0])))
     assert first.size[0] > 200
     assert len(str(table).splitlines()) == len(ENTRIES) + 1
-    assert said(ENTRIES[8]) == "partial sums: BF16 (tensor parallel 2 on both sides)"
+    split = next(e for e in ENTRIES if e.path == "numerics.partial")
+    assert said(split) == "partial sums: BF16 (tensor parallel 2 on both sides)"
+    packed = next(e for e in ENTRIES if e.path == "collator.visible")
+    assert said(packed) == (
+        "visible: all (layout packed on both sides; short questions, half in a second turn)"
+    )
 
 
 def test_numbers_are_means_over_seeds(table: AtlasTable) -> None:

@@ -6,6 +6,7 @@ from dataclasses import fields
 import pytest
 import torch
 
+from tinyrl.collate import Collator
 from tinyrl.course.controls import make_input
 from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, linked, reading
 from tinyrl.course.labels.citations import CITATION
@@ -16,11 +17,13 @@ from tinyrl.model import GPT, GPTConfig
 from tinyrl.objectives import LossView
 from tinyrl.stack import PRESETS, Field, Stack, leaves
 from tinyrl.tasks import CumSum
+from tinyrl.tokens import Chat
 
 
 def test_every_field_and_every_number_has_words_in_both_languages():
-    views = {f"view.{f.name}" for f in fields(LossView)}
-    assert set(LABELS) == {leaf.path for leaf in leaves(Stack())} | {"weights"} | views
+    parts = {"view": LossView, "chat": Chat, "collator": Collator}
+    others = {f"{name}.{f.name}" for name, part in parts.items() for f in fields(part)}
+    assert set(LABELS) == {leaf.path for leaf in leaves(Stack())} | {"weights"} | others
     assert set(METRICS) == {f.name for f in fields(Mismatch)}
     words = [w for label in LABELS.values() for w in list(vars(label).values())[:5]]
     words += [w for _, w in METRICS.values()] + [w for _, w in K3_READINGS]

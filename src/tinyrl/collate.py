@@ -63,6 +63,11 @@ class Layout:
         return self.start[:, None] + torch.minimum(t, self.mask.sum(1, keepdim=True) - 1)
 
     @property
+    def tokens(self) -> Tensor:
+        """Ids of the responses, `[B, T]`; in padding that of the last one."""
+        return self.ids[self.row[:, None], self.columns]
+
+    @property
     def response(self) -> Tensor:
         """Boolean `[R, L]`, true on response tokens."""
         found = torch.zeros_like(self.ids, dtype=torch.bool)
@@ -111,6 +116,11 @@ def score_layout(model: GPT, layout: Layout, stack: Stack) -> Tensor:
 
     What `scoring.score` says of one conversation at a time, for all of them at once.
     """
+    return stack.reported(layout_logits(model, layout, stack), layout.tokens)
+
+
+def layout_logits(model: GPT, layout: Layout, stack: Stack) -> Tensor:
+    """Logits `[B, T, V]` that the response tokens are drawn from, before the sampler."""
     if stack.router.replay != "none":
         raise ValueError(
             f"router.replay is {stack.router.replay!r}: a layout has no routes to follow"
@@ -118,9 +128,8 @@ def score_layout(model: GPT, layout: Layout, stack: Stack) -> Tensor:
     moved = layout.response if stack.positions.of == "response" else True
     positions = layout.positions + stack.positions.offset * moved
     at = model.places(positions, segments=layout.segments)
-    logits = model(layout.ids, stack.ops(), at)
-    rows, columns = layout.row[:, None], layout.columns
-    return stack.reported(logits[rows, columns - 1], layout.ids[rows, columns])
+    logits: Tensor = model(layout.ids, stack.ops(), at)
+    return logits[layout.row[:, None], layout.columns - 1]
 
 
 def _place(

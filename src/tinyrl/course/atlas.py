@@ -1,7 +1,7 @@
-"""The atlas: every field of a stack, changed alone, and what that does to logprobs.
+"""The atlas: every field of a setting, changed alone, and what that does to logprobs.
 
-For each field the same checkpoint and the same responses, scored twice: by the base stack
-and by the one with the field changed, as sampler and trainer would. So rows can be
+For each field the same checkpoint and the same responses, scored twice: by the base
+setting and by the one with the field changed, as sampler and trainer would. So rows can be
 compared. Words for people are those of `labels`.
 """
 
@@ -22,6 +22,7 @@ from ..scoring import score
 from ..stack import PRESETS, Stack, replace_at
 from ..tasks import Task
 from ..trainer import generate
+from .atlas_inputs import Answers, converse, converse_in_turns, inputs, read
 
 Checkpoint = Literal["dense", "moe"]
 Changes = Mapping[str, Any]
@@ -36,21 +37,31 @@ class Entry:
     are then sampled anew from the same noise. "replay" is for what needs the routes of a
     rollout, here one in BF16, "cut" for what needs its kept tokens, here of top-p 0.9.
     "view" is for what the loss takes as old logprobs, here of a rollout on INT4 weights.
+    "ask" is for what a trainer makes of messages; with "turns" the questions are short and
+    half of them stand behind an earlier one and its answer, so that lengths differ.
     """
 
     path: str
     to: Any
     given: Changes = field(default_factory=dict)
     checkpoint: Checkpoint = "dense"
-    by: Literal["score", "generate", "replay", "cut", "view"] = "score"
+    by: Literal["score", "generate", "replay", "cut", "view", "ask", "turns"] = "score"
 
 
 BF16, FP8 = ({f"numerics.{part}": fmt for part in ("weights", "activations")}
              for fmt in ("bf16", "fp8_e4m3"))  # fmt: skip
+LEFT, PACKED = {"collator.layout": "left"}, {"collator.layout": "packed"}
 SPLIT, MOVED = {"kernels.tensor_parallel": 2}, {"positions.offset": 1}
 
 ENTRIES: tuple[Entry, ...] = (
     Entry("weights", AGE),
+    Entry("chat.bos", "twice", by="ask"),
+    Entry("chat.system", "7", by="ask"),
+    Entry("chat.generation_prompt", False, by="ask"),
+    Entry("chat.history", "last", by="turns"),
+    Entry("collator.layout", "left", by="turns"),
+    Entry("collator.positions", "columns", LEFT, by="turns"),
+    Entry("collator.visible", "all", PACKED, by="turns"),
     Entry("numerics.weights", "bf16"),
     Entry("numerics.activations", "bf16"),
     Entry("numerics.kv", "fp8_e4m3"),
@@ -81,7 +92,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("view.anchor", "rollout", by="view"),
     Entry("view.aggregation", "sequence_mean", by="view"),
 )
-"""In the order in which stacks list their fields, between the weights and the loss view."""
+"""Weights, tokens, the stack's fields in their own order, the loss view."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,7 @@ def survey(
         raise ValueError(f"versions must be more than {AGE}, not {len(versions)}")
     models: dict[Checkpoint, GPT] = {"dense": versions[-1], "moe": moe}
     drawn: dict[tuple[Any, ...], Batch] = {}
+    talked: dict[tuple[int, bool], Answers] = {}
 
     def sampled(checkpoint: Checkpoint, seed: int, stack: Stack) -> Batch:
         """Responses to the prompts of a seed, drawn once for each stack."""
@@ -136,8 +148,23 @@ def survey(
             drawn[key] = generate(models[checkpoint], task, ids, stack, generator)
         return drawn[key]
 
+    def answers(seed: int, turns: bool) -> Answers:
+        """Conversations with the newest weights, drawn once for each kind."""
+        if (seed, turns) not in talked:
+            generator = torch.Generator().manual_seed(seed)
+            talked[seed, turns] = (
+                converse_in_turns(versions[-1], prompts, generator)
+                if turns
+                else converse(versions[-1], task, prompts, generator)
+            )
+        return talked[seed, turns]
+
     for entry in entries:
         model = models[entry.checkpoint]
+        if entry.by in ("ask", "turns"):
+            turns = entry.by == "turns"
+            yield [_sight_inputs(entry, model, answers(seed, turns)) for seed in seeds]
+            continue
         changed = versions[-1 - AGE] if entry.path == "weights" else model
         yield [_sight(entry, model, changed, sampled, seed) for seed in seeds]
 
@@ -172,6 +199,14 @@ def _sight(entry: Entry, model: GPT, changed: GPT, sampled: Any, seed: int) -> S
         other = score(changed, b.prompt, b.response, stack, b.routes, kept=b.kept)
     told = compare(one, other.logp, b.mask, top1_rollout=top1, top1_train=other.top1)
     return Sighting(entry, token_delta(one, other.logp, b.mask), b.mask, told)
+
+
+@torch.no_grad()
+def _sight_inputs(entry: Entry, model: GPT, x: Answers) -> Sighting:
+    one, top1, mask = read(model, x, inputs(entry.given))
+    two, other, _ = read(model, x, inputs({**entry.given, entry.path: entry.to}))
+    told = compare(one, two, mask, top1_rollout=top1, top1_train=other)
+    return Sighting(entry, token_delta(one, two, mask), mask, told)
 
 
 def _set(stack: Stack, changes: Changes) -> Stack:

@@ -39,6 +39,7 @@ HOW = {
     "replay": Words("routes of a BF16 rollout", "沿用 BF16 采样的路由"),
     "cut": Words("kept tokens of a top-p 0.9 rollout", "沿用 top-p 0.9 采样保留的 token"),
     "view": Words("rollout on INT4 weights", "用 INT4 权重采样"),
+    "turns": Words("short questions, half in a second turn", "短问题，一半在第二轮"),
 }
 EDGES = np.arange(-10.0, 10.5, 0.5)  # decades of delta above 1e-7, both ways
 SIZE, DPI = (2.6, 0.8), 100  # inches; pixels an inch

@@ -37,14 +37,20 @@ def talks(n: int, kind: str, generator: Generator) -> tuple[list[Talk], Tensor, 
     """`n` conversations of a kind; their last question alone `[n, P]`; answers `[n, T]`."""
     task = CumSum(KINDS[kind])
     asked, answers = task.demonstrations(n, generator)
+    before = task.demonstrations(n, generator) if kind == "turn" else None
+    return spoken(asked, before), asked, answers
+
+
+def spoken(asked: Tensor, before: tuple[Tensor, Tensor] | None = None) -> list[Talk]:
+    """The task's prompts `[n, P]` as messages, behind earlier ones and their answers."""
     said = [[_say("user", question[2:-2])] for question in asked]
-    if kind == "turn":
-        pairs = zip(*task.demonstrations(n, generator), strict=True)
-        said = [
-            [_say("user", p[2:-2]), _say("assistant", a[:-1]), *now]
-            for (p, a), now in zip(pairs, said, strict=True)
-        ]
-    return said, asked, answers
+    if before is None:
+        return said
+    earlier = [
+        [_say("user", p[2:-2]), _say("assistant", a[:-1])]
+        for p, a in zip(*before, strict=True)
+    ]
+    return [then + now for then, now in zip(earlier, said, strict=True)]
 
 
 def _say(role: str, ids: Tensor) -> dict[str, str]:
@@ -152,8 +158,7 @@ def trained(
 
 def without_end(made: Layout) -> Tensor:
     """The mask `[B, T]` of all that is no `<end>`, as where padding has its id."""
-    tokens = made.ids[made.row[:, None], made.columns]
-    return made.mask & (tokens != TOKENIZER.eos_id)
+    return made.mask & (made.tokens != TOKENIZER.eos_id)
 
 
 def taught(

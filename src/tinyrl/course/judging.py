@@ -9,7 +9,9 @@ from __future__ import annotations
 
 # As in observing.py.
 from builtins import abs, callable, enumerate, len, list, max, range, zip  # noqa: UP029
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from numpy import isfinite, zeros_like
@@ -26,12 +28,15 @@ SEED = 0  # of the inputs that a learner sees; hidden tests bring their own
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one call. `hidden` is what may be said of hidden inputs."""
+    """What is wrong with one call. `hidden` is what may be said of hidden inputs.
+
+    `rows` prints numbers, which takes longer than to find the fault: only for a reader.
+    """
 
     kind: Literal["error", "type", "shape", "value", "changed", "gradient"]
     text: Words
     hidden: Words
-    rows: Rows = ()
+    rows: Callable[[], Rows] = tuple
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def walk(known: Known, answer: object, *, own: bool = False) -> Verdict:
             return _told("wrong", said, passed, case.stage, "borrowed")
         trail.append(seen)
         if fault := find_fault(exercise, case, seen, known.truth(passed)):
-            rows = fault.rows + complaints.printed(seen.attempt)
+            rows = fault.rows() + complaints.printed(seen.attempt)
             verdict = Verdict(
                 "wrong", fault.text, fault.hidden, passed, case.stage, None, rows
             )
@@ -156,7 +161,7 @@ def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Faul
     """What is wrong with one call: error, type, shape, value, changed input or gradient."""
     if seen.attempt.error is not None:
         text, hidden = complaints.raised(exercise, case, seen.attempt)
-        return Fault("error", text, hidden, complaints.inputs(exercise, case))
+        return Fault("error", text, hidden, partial(complaints.inputs, exercise, case))
     if said := seen.unreadable:
         return Fault("type", said, said)
     numbers = zip(
@@ -165,11 +170,12 @@ def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Faul
     for name, mine, theirs, tolerance in numbers:
         if mine.shape != theirs.shape:
             said = complaints.shape(name, mine.shape, theirs.shape)
-            rows = complaints.inputs(exercise, case)
+            rows = partial(complaints.inputs, exercise, case)
             return Fault("shape", said, said, rows)
         if not within(mine, theirs, tolerance):
             said = complaints.value(name, case)
-            rows = complaints.compared(exercise, case, name, mine, theirs, tolerance)
+            shown = exercise, case, name, mine, theirs, tolerance
+            rows = partial(complaints.compared, *shown)
             return Fault("value", said, said, rows)
     if seen.attempt.changed:
         said = complaints.changed(

@@ -16,6 +16,7 @@ from .kernels import KERNELS
 from .label import Label
 from .metrics import EXACT, K3_READINGS, METRICS, reading
 from .numerics import NUMERICS
+from .tokens import TOKENS
 from .view import VIEW
 
 __all__ = [
@@ -29,9 +30,9 @@ __all__ = [
     "value",
 ]
 
-LABELS: dict[str, Label] = INPUTS | NUMERICS | KERNELS | VIEW
-"""By path of the stack's field; "weights" is which version of the weights samples, "view."
-stands before the fields of a `LossView`."""
+LABELS: dict[str, Label] = INPUTS | TOKENS | NUMERICS | KERNELS | VIEW
+"""By path of the stack's field; "weights" is which version of the weights samples; "chat.",
+"collator." and "view." stand before the fields of `Chat`, `Collator` and `LossView`."""
 
 
 def value(x: Any) -> str:
