@@ -168,7 +168,8 @@ everything = torch.ones_like(ids[:, 1:], dtype=torch.bool)
 views = {
     "as it is": {},
     "anchor: rollout": {"view": LossView(anchor="rollout")},
-    "aggregation: sequence_mean": {"view": LossView(aggregation="sequence_mean")},
+    "aggregation: sequence_mean": {
+        "view": LossView(aggregation="sequence_mean")},
     "mask: prompt counts": {
         "start": 1, "mask": torch.cat([everything[:, 1:P], batch.mask], 1)},
     "mask: padding counts": {"mask": everything[:, P - 1:]},

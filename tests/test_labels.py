@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tinyrl.collate import Collator
+from tinyrl.course.citations import CITATION
 from tinyrl.course.controls import make_input
 from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, linked, reading
-from tinyrl.course.labels.citations import CITATION
 from tinyrl.course.panels import panel
 from tinyrl.course.words import set_language
 from tinyrl.metrics import Mismatch

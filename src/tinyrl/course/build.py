@@ -32,6 +32,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from tinyrl.course import notebooks
+from tinyrl.course.citations import linked_markdown
 
 CONFIG = "nbgrader_config.py"
 RELEASED = Path("src/tinyrl/course/released")
@@ -49,7 +50,10 @@ def parse(source: Path) -> NotebookNode:
 
 
 def canonical(nb: NotebookNode, name: str) -> NotebookNode:
-    """`nb` without outputs and volatile metadata, with ids that its cells alone decide."""
+    """`nb` without outputs and volatile metadata, with ids that its cells alone decide.
+
+    Issues and papers that its text cites become links.
+    """
     nb = notebooks.copy(nb)
     nb.nbformat, nb.nbformat_minor = 4, 5
     nb.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
@@ -59,6 +63,8 @@ def canonical(nb: NotebookNode, name: str) -> NotebookNode:
         cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own bookkeeping
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+        else:
+            cell.source = linked_markdown(cell.source)
     return nb
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...formats import FORMATS
-from .citations import linked
+from ..citations import linked
 from .inputs import INPUTS
 from .kernels import KERNELS
 from .label import Label

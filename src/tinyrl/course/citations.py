@@ -1,4 +1,4 @@
-"""Public issues and pull requests, cited in words as `trl#4159`, as links to read."""
+"""Public issues cited in words as `trl#4159`, and papers by arXiv id, as links to read."""
 
 from __future__ import annotations
 
@@ -35,3 +35,25 @@ def linked(text: str) -> str:
         return f'<a href="{page}" target="_blank" rel="noopener">{found[0]}</a>'
 
     return CITATION.sub(link, escape(text))
+
+
+CITED = re.compile(
+    r"`[^`]*`|\$[^$]*\$|\[[^]]*\]\([^)]*\)|https?://\S+"  # these stay as they are
+    r"|(?P<issue>(?P<name>[A-Za-z_-]+)#(?P<number>\d+))"
+    r"|(?P<paper>(?:arXiv )?(?P<id>(?:1[5-9]|2\d)(?:0[1-9]|1[0-2])\.\d{5}))\b",
+    re.ASCII,
+)
+
+
+def linked_markdown(text: str) -> str:
+    """Markdown in which each citation is a link; code, formulas and links stay."""
+
+    def link(found: re.Match[str]) -> str:
+        if found["name"] in REPOSITORIES:
+            page = f"{REPOSITORIES[found['name']]}/issues/{found['number']}"
+            return f"[{found['issue']}](https://github.com/{page})"
+        if found["paper"]:
+            return f"[{found['paper']}](https://arxiv.org/abs/{found['id']})"
+        return found[0]
+
+    return CITED.sub(link, text)
