@@ -13,7 +13,7 @@
 # > trainer still gives a response another probability, or learns the wrong thing from the
 # > right one. What was it asked?**
 #
-# A logprob answers a question: *these* tokens, behind *those*, at *these* positions, seeing
+# A logprob answers a question: *these* tokens, after *those*, at *these* positions, seeing
 # *this* much. Then a loss asks a second: which of the numbers count? Here nothing is ever
 # wrong with a number; it is the right number for another question. You will ask sixteen
 # wrong questions through a real template, tokenizer, collator and loss, and learn to tell
@@ -22,38 +22,37 @@
 
 # %%
 import tempfile
+from copy import deepcopy
 from statistics import mean
 
 import matplotlib.pyplot as plt
 import torch
-import torch.nn.functional as F
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer
 
 from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
-from tinyrl.collate import Collator, score_layout
+from tinyrl.collate import Collator
 from tinyrl.course import panel, style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.conversations import (
-    Mixed, answered, digit_pairs, encoded, laid_out, nearby, pull, taught,
-    trained, without_end)
+    Mixed, digit_pairs, distance, encoded, laid_out, loss_and_grad, rolled_out,
+    row_logp, said_twice, says_right, second_end, trainer_logp)
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.course.wrong_inputs import (
-    FAULTS, compare_inputs, look_alike, measure)
+    FAULTS, Fault, compare_inputs, cut_rewards, in_loss, look_alike, measure)
 from tinyrl.metrics import compare
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.positions import Positions
-from tinyrl.rollout import rollout
 from tinyrl.stack import Stack
 from tinyrl.tasks import CumSum
-from tinyrl.tokens import Chat, Tokenizer, first_difference, response_mask
+from tinyrl.tokens import Chat, Tokenizer, first_difference
 from tinyrl.trainer import pass_rate, sft
 
 torch.set_num_threads(1)  # the fast setting for a model this small
 style.use()
 tok = Tokenizer()
-PAD, END = tok.pad_id, tok.eos_id
+END = tok.eos_id
 
 
 def noise(offset):
@@ -64,7 +63,7 @@ def noise(offset):
 # ## Conversations of different lengths
 #
 # The task is that of lesson 01, running totals modulo 10, in three kinds of conversation:
-# two digits ("short"), three ("plain"), and three behind an earlier question and its answer
+# two digits ("short"), three ("plain"), and three after an earlier question and its answer
 # ("turn"). Two small models learn it, alike but for one thing: one rotates queries and keys
 # by position (**RoPE**), the other adds an embedding of the position to each token
 # (**learned**, as GPT-2 does).
@@ -74,21 +73,24 @@ lessons, policies = Mixed(noise(0)), {}
 for which in ("rope", "learned"):
     made = policies[which] = GPT(GPTConfig(position=which), noise(1))
     how = dict(generator=noise(2), steps=500, batch=64, lr=6e-3)
-    list(tqdm(sft(made, lessons, **how), total=500, leave=False))
+    for step, _ in enumerate(tqdm(sft(made, lessons, **how), leave=False)):
+        if step == 400 and which == "rope":
+            early = deepcopy(made)  # an older policy, for later
     rate = pass_rate(made, CumSum(3), Stack(), noise(3))
     print(f"{which:8} answers {rate:.0%} of three digits rightly")
 rope, learned = policies.values()
 
 # %% [markdown]
-# Everything below has two sides. The **rollout** answers conversations, each read alone.
-# The **trainer** gets messages and responses, makes ids of them again, lays them out in a
-# tensor and scores them. With nothing changed the two agree:
+# Everything below has two sides. The **rollout** answers conversations, each read alone
+# (`rolled_out`). The **trainer** gets messages and responses, makes ids of them again
+# (`encoded`), lays them out in a tensor (`laid_out`) and scores them (`trainer_logp`, and
+# `loss_and_grad` where it trains). With nothing changed the two agree:
 
 # %%
 for which, policy in policies.items():
-    x = answered(policy, noise(4))
+    x = rolled_out(policy, noise(4))
     print("asked", x.said[-1][-1]["content"], ":", tok.decode(x.responses[-1]))
-    worst = x.off(trained(policy, x.prompts, x.responses)).abs().max()
+    worst = x.off(trainer_logp(policy, x.prompts, x.responses)).abs().max()
     print(f"{which}: largest |delta| of {len(x.said)} responses {worst:.0e}")
 
 # %% [markdown] tags=["anchor:templates"]
@@ -100,11 +102,9 @@ for which, policy in policies.items():
 # saved, then loaded and rendered by `transformers`:
 
 # %%
-chats = {"right": Chat()}
-chats |= {name: f.chat for name, f in FAULTS.items() if f.chat}
-said = [{"role": "user", "content": "0 7"},
-        {"role": "assistant", "content": "0 7"},
-        {"role": "user", "content": "7 1"}]
+chats = {"right": Chat()} | {n: f.chat for n, f in FAULTS.items() if f.chat}
+said = [{"role": role, "content": text} for role, text in (
+    ("user", "0 7"), ("assistant", "0 7"), ("user", "7 1"))]
 with tempfile.TemporaryDirectory() as folder:
     for name, chat in chats.items():
         Tokenizer(chat).save_pretrained(folder)
@@ -127,28 +127,30 @@ with tempfile.TemporaryDirectory() as folder:
 #   none.
 # - **Turn not opened.** Without the *generation prompt* the text ends before `<assistant>`.
 # - **History rewritten.** Templates that drop earlier reasoning, as Qwen3's does, keep the
-#   *last word* of our earlier answer. Arguments of a tool call are parsed and written again:
-#   `0 7` read as *a number* is `7`; in JSON, spaces move and `1.0` may become `1`. The policy
-#   sampled behind one text and is scored behind the other (verl#3960 is such a case).
+#   *last word* of our earlier answer (verl#6854 and prime-rl#1334 meet this in RL).
+#   A tool call is parsed, kept apart from the text, and written again: `0 7` read as *a
+#   number* is `7`. In verl#3960 the calls were cleared on the way, in slime#2063 their
+#   arguments were a string where the template wants a mapping. The policy sampled after one
+#   text and is scored after the other.
 
 # %%
-places = ["the first", "the last", "one between", "none: all < 0.05"]
-question = ("RoPE, trainer with <bos> twice, answers of four tokens: which "
-            "token has the largest mean |delta|?")
-predict("05.bos", question, places)
+more = ["RoPE", "learned", "about alike: within twice"]
+question = ("The trainer's texts begin with <bos> twice. With which positions "
+            "does K3 grow more?")
+predict("05.bos", question, more)
 
 # %% tags=["anchor:two-templates"]
 fig, axes = plt.subplots(1, 2, sharey=True, figsize=(style.WIDTH, 3.4))
 moved = {}
 for ax, (which, policy) in zip(axes, policies.items()):
     print(f"{which:24}mean |delta| of tokens 1 to 4          K3")
-    x = answered(policy, noise(5), kinds=["plain", "turn"])
+    x = rolled_out(policy, noise(5), kinds=["plain", "turn"])
     for name, chat in chats.items():
-        logp = trained(policy, encoded(x.said, chat), x.responses)
+        logp = trainer_logp(policy, encoded(x.said, chat), x.responses)
         four = [pair for pair in zip(x.logp, logp) if len(pair[0]) == 4]
         old, new = (torch.stack(side) for side in zip(*four))
-        by = moved[which, name] = (new - old).abs().mean(0)
-        k3 = compare(old, new).k3
+        by, k3 = (new - old).abs().mean(0), compare(old, new).k3
+        moved[which, name] = k3
         print(f"  {name:20}", *(f"{d:8.4f}" for d in by), f"{k3:10.4f}")
         if name != "right":
             ax.semilogy(range(1, 5), by, "o-", ms=4, label=name)
@@ -157,23 +159,23 @@ for ax, (which, policy) in zip(axes, policies.items()):
 axes[0].set_ylabel("mean |delta|")
 fig.legend(*ax.get_legend_handles_labels(), ncols=3, loc="outside lower center")
 plt.show()
-by = moved["rope", "<bos> twice"]
-largest = {0: 0, 3: 1}.get(int(by.argmax()), 2)
-reveal("05.bos", places[3 if by.max() < 0.05 else largest])
+more_k3 = moved["learned", "<bos> twice"] / moved["rope", "<bos> twice"]
+reveal("05.bos", more[2 if 0.5 < more_k3 < 2 else int(more_k3 > 1)])
 
 # %% [markdown]
 # **The size of a delta does not tell the size of the mistake.** One extra `<bos>` is one
-# mistake, and K3 differs between the two models many times over. Under RoPE all distances
-# between question and answer are what they were, and what the model makes of the spare token
-# is its own affair: the same recipe with another seed gives other rows, and another order of
-# the faults. Under learned positions the token moves all others to places that they do not
-# know. A **rewritten history** acts only where something was rewritten, and `0 7` to `7`
+# mistake, and K3 differs between the two models many times over. Under learned positions the
+# token moves all others to places where they were never seen. Under RoPE all distances between
+# question and answer are what they were; there is one token more to look at, and how much each
+# answer token looks at it nothing but training decided. So which of the four moves most can't
+# be told beforehand: the same recipe with another seed gives other rows, and another order of
+# the faults. A **rewritten history** acts only where something was rewritten, and `0 7` to `7`
 # needs a leading zero: averaged over a batch, it drowns.
 #
 # So do not begin with deltas:
 
 # %% tags=["anchor:ids-first"]
-x = answered(rope, noise(6))
+x = rolled_out(rope, noise(6))
 print("conversations whose ids differ, and the places where they part")
 for name, chat in chats.items():
     pairs = zip(x.prompts, encoded(x.said, chat))
@@ -182,7 +184,7 @@ for name, chat in chats.items():
 
 # %% [markdown] tags=["anchor:other-condition"]
 # One comparison of integers: exact, without a threshold, and it names the place. A
-# probability is conditional on *ids*. Behind other ones the same response is another event,
+# probability is conditional on *ids*. After other ones the same response is another event,
 # and no arithmetic on logprobs brings the number back.
 #
 # ## Text is not ids
@@ -192,7 +194,7 @@ for name, chat in chats.items():
 # by the template on the way in; and a tokenizer maps many lists of ids to one text.
 
 # %% tags=["anchor:retokenise"]
-x = answered(rope, noise(7), kinds=["plain"], max_new=3)  # too few: cut off
+x = rolled_out(rope, noise(7), kinds=["plain"], max_new=3)  # too few: cut off
 cut = x.responses[0]
 told = [*x.said[0], {"role": "assistant", "content":
                      tok.decode(cut, skip_special_tokens=True)}]
@@ -215,7 +217,7 @@ for length in (4, 16, 64, 256):
 # ## Positions, and who sees whom
 #
 # Now the ids are right. The trainer puts conversations of different lengths into one
-# tensor: padding behind (**right**), in front so that responses start in one column
+# tensor: padding after them (**right**), in front so that responses start in one column
 # (**left**), or several in a row (**packed**). Each token is told a position, and which
 # tokens it may see. Two ways to get that wrong: tell it its *column* instead of its place
 # among its own *tokens*; let it see *all* that lies before it in the row, padding and
@@ -234,9 +236,9 @@ settings = [Collator(layout, told, seen)
 fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 2.6))
 errors = {}
 for ax, (which, policy) in zip(axes, policies.items()):
-    x = answered(policy, noise(9))
+    x = rolled_out(policy, noise(9))
     for how in settings:
-        d = x.off(trained(policy, x.prompts, x.responses, how))
+        d = x.off(trainer_logp(policy, x.prompts, x.responses, how))
         errors[which, how] = d.abs().mean().item()
     grid = torch.tensor([errors[which, how] for how in settings]).view(4, 3)
     rows = [f"{h.positions}, {h.visible}" for h in settings[::3]]
@@ -248,7 +250,7 @@ silent = sum(errors["rope", how] < 1e-5 for how in wrong)
 reveal("05.layouts", counts[min(3, silent // 2)])
 
 # %% [markdown] tags=["anchor:position-shift"]
-# - **Right**: nothing can go wrong. A causal token never sees what lies behind it, and its
+# - **Right**: nothing can go wrong. A causal token never sees what comes after it, and its
 #   column *is* its place.
 # - **Left**: padding must be hidden, for both models. Positions matter to the learned one
 #   alone: RoPE sees differences, and all tokens of a row moved together.
@@ -275,13 +277,13 @@ claim("mean |delta|, worst of the harmless settings (control: best of others)",
 # %% tags=["anchor:gap"]
 fig, axes = plt.subplots(1, 2, sharey=True)
 for ax, (which, policy) in zip(axes, policies.items()):
-    for of, colour in (("all", style.TRAIN), ("response", style.ROLLOUT)):
+    for of, look in (("all", "o-"), ("response", "x--")):
         stacks = [Stack(positions=Positions(k, of)) for k in range(7)]
         rates = [pass_rate(policy, CumSum(3), s, noise(10)) for s in stacks]
-        ax.plot(rates, "o-", color=colour, label=f"{of} moved")
+        ax.plot(rates, look, color=style.ROLLOUT, label=f"{of} moved")
         print(f"{which:8} {of:9}", *(f"{r:5.2f}" for r in rates))
-    style.label(ax, which, "moved by")
-axes[0].legend(title="pass rate")
+    style.label(ax, which, "moved by", "pass rate")
+axes[0].legend()
 plt.show()
 
 # %% [markdown]
@@ -293,8 +295,8 @@ plt.show()
 panel([load("sft")], CumSum(), rollout=Stack(positions=Positions(1)))
 
 # %% [markdown]
-# The shipped model of lesson 01, answers moved by one in the rollout. Change *of* to "all";
-# then give both sides the same offset.
+# The shipped model of lesson 01, answers moved by one in the rollout. Set *offset moves* to
+# "all"; then give both sides the same offset.
 #
 # ## Which numbers count: the mask
 #
@@ -309,72 +311,82 @@ question = ("Prompt tokens count in GRPO's loss (mean over tokens, first "
 predict("05.prompt", question, turns)
 
 # %% tags=["anchor:prompt-in-loss"]
-kinds = ["short", "plain"] * 3
-group = answered(rope, noise(11), 8, kinds, max_new=4, repeat=8)
-score = torch.tensor(group.reward)
-A = group_advantages(score, 8)
-other = nearby(rope, noise(12))  # the reference, or an older policy
-own = laid_out(group.prompts, group.responses)
-whole = laid_out([p[:1] for p in group.prompts], [
-    torch.cat([p[1:], r]) for p, r in zip(group.prompts, group.responses)])
-found = {}
-for name, how in {"first update": {}, "with a KL term": {"reference": other},
-                  "policy has moved": {"old": other}}.items():
-    right, wrong = (pull(rope, made, A, **how) for made in (own, whole))
+kinds, found, prompt_too = ["short", "plain"] * 3, {}, FAULTS["prompt counts"]
+for name, sampler, how in (("older sampler", early, {"old": early}),
+                           ("with a KL term", rope, {"reference": early}),
+                           ("first update", rope, {})):
+    group = rolled_out(sampler, noise(11), 8, kinds, max_new=4, repeat=8)
+    reward = torch.tensor(group.reward)
+    A = group_advantages(reward, 8)
+    right, wrong = (in_loss(rope, group, fault, A, **how)
+                    for fault in (Fault(), prompt_too))
     cos, longer = found[name] = wrong.against(right)
-    print(f"{name:17} cosine {cos:+.4f}, {longer:.3f} times as long; "
-          f"right over all tokens {right.tokens / wrong.tokens:.3f}")
-cos, longer = found["first update"]
+    share = right.tokens / wrong.tokens
+    print(f"{name:15}{wrong.told(right)}; responses {share:.3f} of tokens")
 reveal("05.prompt", turns[0 if cos < 0.99 else 1 if longer < 1 else 2])
 
 # %% [markdown]
 # In the first update the direction is *right*. All answers of a group share their prompt and
 # their advantages sum to zero, so the prompt's gradients cancel; only the denominator has
-# grown. **It looks like a smaller learning rate**, by the share of response tokens. As soon as
-# old and new policy differ, clipping breaks the balance, and a KL term never had one. Without
-# groups (SFT, PPO with a critic) nothing cancels from the start: the policy learns to write
-# its users' messages.
+# grown, and the gradient is as much shorter as there are more tokens. As soon as the sampler
+# is older than the policy (here by a hundred steps of training), clipping breaks the balance,
+# and a KL term, to that older policy, never had one. It is worse here than in a model that was
+# pretrained on such text: ours never learned its prompts, so what it makes of them drifts.
+# Without groups (SFT, PPO with a critic) nothing cancels from the start: the policy learns to
+# write its users' messages.
 
 # %%
 claim("cosine, prompt counted, first update (control: with a KL term)",
       cos, at_least=0.999, control=found["with a KL term"][0])
 
+# %% [markdown]
+# Is a shorter gradient a smaller learning rate? Five updates on one batch, with the right
+# loss and with the right loss times that share of tokens:
+
+# %% tags=["anchor:shorter"]
+own = laid_out(group.prompts, group.responses)
+for kind, lr in ((torch.optim.SGD, 1e-3), (torch.optim.Adam, 5e-4)):
+    far, less = (distance(rope, own, A, k, kind, lr=lr) for k in (1, share))
+    print(f"{kind.__name__:5}moves the weights {less / far:.3f} times as far, "
+          f"with a gradient {share:.3f} times as long")
+
+# %% [markdown]
+# Under SGD it is; **Adam divides by the gradient's own size** and takes nearly the same steps.
+# The systems cited here train with Adam. What a constant factor still changes there: clipping
+# by norm bites less or more; the loss weighs differently against a term with another
+# denominator (a KL term, a balance loss); and a batch where the factor is large weighs more
+# than one where it is small. So do not expect slow training to give this fault away.
+
 # %% tags=["anchor:padding-in-loss"]
-wide = [F.pad(r, (0, 4 - len(r)), value=PAD) for r in group.responses]
-wide, real = laid_out(group.prompts, wide), own.mask
-late = torch.zeros(len(score), 4)  # the reward stands in the last column
-late[:, 3] = score - score.view(-1, 8).mean(1).repeat_interleave(8)
-late = (late * real).flip(1).cumsum(1).flip(1)
-right = pull(rope, own, A)
-for name, wrong in {
-    "padding counts": pull(rope, wide, A),
-    "the end does not count": pull(rope, own, A, without_end(own)),
-    "reward in last column": pull(rope, own, late),
-    "rewards one row late": pull(rope, own, A.roll(1)),
-}.items():
-    cos, longer = wrong.against(right)
-    print(f"{name:23} loss {wrong.loss:+.4f} (right {right.loss:+.4f}), "
-          f"cosine {cos:+.3f}, {longer:.2f} times as long")
-engine = torch.stack([F.pad(d, (0, 4 - len(d))) for d in group.logp])
-mine = score_layout(rope, wide, Stack()).detach()
-for name, mask in (("real tokens", real), ("padding too", wide.mask)):
-    c = compare(engine, mine, mask)
-    print(f"rollout, trainer, {name}: K3 {c.k3:.4f}, max {c.max_abs:.1f}")
+late = group_advantages(reward * (own.mask.sum(1) == 4), 8)  # else: padding
+names = "padding counts", "another end id", "end does not count", "end trimmed"
+grads = {name: in_loss(rope, group, FAULTS[name], A) for name in names}
+grads["reward in last column"] = loss_and_grad(rope, own, late)
+grads["rewards one row late"] = loss_and_grad(rope, own, A.roll(1))
+for name, grad in grads.items():
+    print(f"{name:22}{grad.told(right)}; loss {grad.loss:+.4f}")
+mine, engine = row_logp(rope, own).detach(), torch.zeros(own.ids.shape)
+engine[own.response] = torch.cat(group.logp)
+for fault in (Fault(), FAULTS["padding counts"]):
+    c = compare(engine, mine, fault.mask(own))
+    print(f"rollout, trainer, {c.tokens} tokens: K3 {c.k3:.4f}")
 
 # %% [markdown] tags=["anchor:denominator"]
 # **Padding in the loss** dilutes every real token and trains what the model would write
-# behind its end. **Padding in logprobs and KL**: engines fill buffers with 0.0, which as a
+# after its end. **Padding in logprobs and KL**: engines fill buffers with 0.0, which as a
 # logprob says *certain*; the trainer's number for a pad id is whatever. K3 of a pair that
 # agrees jumps from nothing. Fingerprint: exact zeros in the rollout's logprobs.
 #
 # **Denominators.** One factor for all tokens (columns instead of tokens; sampled tokens
-# instead of kept ones, trl#6369) leaves the direction and scales the step, as prompt
-# tokens just did. Unequal factors, per response or per micro-batch, turn it. Watch
-# gradient norms: the loss at a first update is near zero whatever divides it.
+# instead of kept ones, trl#6369) leaves the direction and scales the gradient, as prompt
+# tokens just did, with what that does under SGD and under Adam. Unequal factors, per response
+# or per micro-batch, turn it. Watch gradient norms: the loss at a first update is near zero
+# whatever divides it.
 #
 # **A reward in the last column** falls into padding for every answer that ended early, so
 # nobody is paid for ending early. **Rewards one row late** is what a filter leaves that
-# drops rows from ids and not from rewards: any direction, and a loss like any other.
+# drops rows from ids and not from rewards: any direction, and a loss like any other. (In
+# open-instruct#1794, groups were cut anew out of what a filter had left.)
 #
 # ## The end of a turn
 #
@@ -390,33 +402,38 @@ question = "SFT, pad = eos, mask by id: how many two-digit answers end in time?"
 predict("05.stop", question, shares)
 
 # %% tags=["anchor:eos"]
+def by_id(*batch):
+    read, asked = second_end(*batch)
+    return read, asked.where(asked != END, -100)  # -100: does not count
+
+
 ends = {"short": END, "plain": tok.system_id}
+arms = {"by length": (second_end, "-", style.GOOD),
+        "by id": (by_id, "--", style.BAD)}
+lessons_2, runs = Mixed(noise(13), list(ends)), {}
 fig, axes = plt.subplots(1, 2, sharey=True)
-arms = {"by length": (lambda made: made.mask, style.GOOD),
-        "by id": (without_end, style.BAD)}
-runs = {}
-for name, (count, colour) in arms.items():
+for name, (mix, look, colour) in arms.items():
     for s in range(3):
-        policy = taught(lessons, ends, count, noise(20 + s))
+        policy = GPT(GPTConfig(), noise(20 + s))
+        how = dict(generator=noise(30 + s), steps=200, batch=48, lr=8e-3)
+        list(sft(policy, lessons_2, mix=mix, **how))
         for ax, kind in zip(axes, ends):
-            asked = lessons.some(kind, 300, noise(40))[0]
-            how = dict(max_new=10, eos_id=END, pad_id=PAD)
-            ids = rollout(policy, asked, Stack(), noise(41), **how).response
-            runs[name, s, kind] = ids
-            on = F.pad(response_mask(ids, END), (0, 10 - ids.shape[1]))
-            ax.plot(range(1, 11), on.float().mean(0), color=colour, label=name)
+            x = rolled_out(policy, noise(41), 300, [kind], max_new=10)
+            runs.setdefault((name, kind), []).append(x.responses)
+            long = torch.tensor([len(r) for r in x.responses])
+            on = [(long >= t).double().mean() for t in range(1, 11)]
+            ax.plot(range(1, 11), on, look, color=colour, label=name)
 for ax, title in zip(axes, ("Ends with <end>", "Ends with the second id")):
-    style.label(ax, title, "token", "goes on, for who knows <end>")
+    style.label(ax, title, "token", "responses still without <end>")
 axes[0].legend(axes[0].lines[::3], arms)
 plt.show()
 print("three-digit answers without an end, for a trainer that knows")
-for known in (torch.tensor([END]), torch.tensor([*ends.values()])):
-    some = [torch.isin(runs["by length", s, "plain"], known).any(1)
-            for s in range(3)]
-    each = (f"{1 - k.float().mean():.2f}" for k in some)
-    print(f"  {tok.decode(known):16} three seeds:", *each)
-ended = {name: [(runs[name, s, "short"][:, 2] == END).float().mean().item()
-                for s in range(3)] for name in arms}
+for known in ({END}, {*ends.values()}):
+    each = (mean(known.isdisjoint(r.tolist()) for r in some)
+            for some in runs["by length", "plain"])
+    print(f"  {tok.decode(known):16} three seeds:", *(f"{e:.2f}" for e in each))
+ended = {name: [mean(len(r) == 3 and END in r for r in some)
+                for some in runs[name, "short"]] for name in arms}
 reveal("05.stop", shares[2 - round(2 * mean(ended["by id"]))])
 
 # %%
@@ -426,75 +443,103 @@ claim("share that ends in time, pad = eos, mask by id (control: by length)",
 # %% [markdown] tags=["anchor:stop-words"]
 # The policy never learned to stop: the one token that does it was never in the loss. (The
 # repository tiny-grpo has that mask.) The same happens where an engine **trims** the stop
-# word from what it returns: ids without an end although the reason to finish was "stop".
-# Stop *strings* add their own: they may end inside a token.
+# word from what it returns: ids without an end although the reason to finish was "stop"
+# ([xtuner#1063](https://github.com/InternLM/xtuner/pull/1063) appends it again). Above, *end
+# trimmed* and *end does not count* are one gradient.
 #
 # The **second id**: an engine stops at either; a trainer that knows one sees a response that
 # never ends. It counts as cut off (trl#7039 saw 97 %), is punished or dropped as such, and
-# whatever lies behind it counts. How many of ours it hits depends on what a model would
-# write behind its end.
+# whatever comes after it counts: if the trainer pads with the id that it knows, the first pad
+# (*another end id* above). How many of ours it hits depends on what a model would write after
+# its end.
+#
+# **Stop strings** are looked for in text, and may end inside a token:
+
+# %% tags=["anchor:stop-strings"]
+sampled, stop = [3, 10], "2"  # 3, and the pair 12
+text = bpe.decode(sampled).split(stop)[0]
+print(f"sampled {sampled}, kept {text}, back {bpe.encode(text).ids}")
+
+# %% [markdown]
+# The last token sampled is not in what comes back; one that was never sampled stands in its
+# place, and the trainer pays it.
 #
 # ## Cut responses: reward and mask in step
 #
 # A response longer than the trainer's limit is cut. Ids, mask, logprobs *and* reward have to
-# be cut together. The limit here is 3: two-digit answers fit, three-digit ones don't.
-# Right is the gradient with a reward for what is left: a cut answer has none.
+# be cut together. To see it, a group must hold both kinds: here the policy is taught to say
+# half of its answers twice, before it ends, and the limit is 3. (Where a whole group is cut,
+# all of it has reward 0 and advantage 0, and most of the differences below vanish.)
 
 # %% tags=["anchor:truncation"]
-cut = laid_out(group.prompts, [r[:3] for r in group.responses])
-gone = real.sum(1) > 3
-right = pull(rope, cut, group_advantages(score * ~gone, 8))
-rows = (~gone).nonzero().flatten()
-kept = laid_out([group.prompts[i] for i in rows],
-                [group.responses[i] for i in rows])
-print(f"cut: {gone.double().mean():.0%} of responses")
-for name, wrong in {
-    "reward of the uncut answer": pull(rope, cut, A),
-    "cut ones filtered, rewards not": pull(rope, kept, A[: len(rows)]),
-    "cut ones filtered, rewards too": pull(rope, kept, A[rows]),
-}.items():
-    cos, longer = wrong.against(right)
-    print(f"{name:31} cosine {cos:+.3f}, {longer:.2f} times as long")
+policy = deepcopy(rope)
+how = dict(generator=noise(61), steps=150, batch=64, lr=4e-3)
+list(sft(policy, lessons, mix=said_twice(noise(60)), **how))
+x = rolled_out(policy, noise(62), 48, ["short"], repeat=8)
+gone = torch.tensor([len(r) > 3 for r in x.responses])
+cut = laid_out(x.prompts, [r[:3] for r in x.responses])
+print(f"cut: {gone.double().mean():.0%}")
+ways = cut_rewards(says_right(x), gone, 8)
+grads = [loss_and_grad(policy, cut, a, cut.response & counts[:, None])
+         for a, counts in ways.values()]
+print(f"{'cosine to':28}punished  ignored   mean advantage: cut  in time")
+for (name, (a, counts)), grad in zip(ways.items(), grads):
+    to = [grad.against(other)[0] for other in grads[:2]]
+    print(f"{name:28}{to[0]:+8.2f} {to[1]:+8.2f} "
+          f"{(a * counts)[gone].mean():+z20.2f} {a[~gone].mean():+z8.2f}")
 
 # %% [markdown]
-# - **Uncut reward**: the answer is paid for an ending that is not trained. What is left
-#   learns something true (it led there); the ending learns nothing, and no length is too long.
-# - **Filtered, rewards not**: from the first dropped row on, everybody gets another's reward.
-# - **Filtered, rewards too**: in step. DAPO (arXiv 2503.14476) leaves overlong answers out
-#   like this. That the step is longer is the denominator again.
+# - **Two objectives are in step.** Reward 0 *punishes* the cut answer for its length.
+#   Leaving it out of the loss and of the group's mean *ignores* it: what is left is paid for
+#   being right. Look at their cosine: they have little in common.
+# - **Masked, but 0 in the mean** looks like ignoring and works like punishing: answers in
+#   time are lifted above a mean that holds zeros. DAPO (arXiv 2503.14476) masks overlong
+#   answers; look up which mean your code takes.
+# - **Reward of the uncut**: the cut answer is paid as if all of it were trained. No length
+#   is too long; the ending learns nothing.
+# - **Rewards not filtered**: from the first dropped row on, everybody gets another's reward,
+#   and the advantages look like any others.
 #
 # ## Told apart
 #
 # Sixteen faults, each through the real template, tokenizer, collator or mask, compared as
 # lesson 11 will: *inputs first*. Where ids part and by how many; which positions are told;
-# who is seen; what counts. Last, and apart from these, the delta.
+# who is seen; what counts. *ids: start +1* are ids that part at the start, one more of them;
+# *turn -1* part where the assistant's turn opens, one fewer; *counts: all after* is a loss over
+# all that comes after the response. Then, apart from these, the delta; and where there is
+# none, the gradient of the loss: its cosine to the right one, and how many times as long.
 
 # %% tags=["anchor:told-apart"]
 marks, deltas = {name: set() for name in FAULTS}, {}
 for which, policy in policies.items():
-    for b in range(3):
-        x = answered(policy, noise(50 + b), max_new=3)
+    for b in range(2):
+        x = rolled_out(policy, noise(50 + b), max_new=3)
         for name, fault in FAULTS.items():
             marks[name].add(frozenset(compare_inputs(x, fault)))
             deltas[which, name, b] = measure(policy, x, fault)
-print(f"{'':20}{'differs in the inputs':32}{'|delta|, RoPE':>14}{'learned':>9}")
+print(f"{'':20}{'in the inputs':24}{'|delta| RoPE':>14}  learned  gradient")
 sizes = []
 for name, found in marks.items():
-    told = "; ".join(", ".join(sorted(some)) for some in found)
-    d = [mean(deltas[which, name, b] for b in range(3)) for which in policies]
+    told = ", ".join(sorted(set().union(*found)))
+    d = [mean(deltas[which, name, b] for b in range(2)) for which in policies]
     sizes.append(tuple(f"{max(size, 1e-6):.0e}"[-3:] for size in d))
-    print(f"{name:20}{told:32}{d[0]:14.0e}{d[1]:9.0e}")
+    grad = in_loss(rope, group, FAULTS[name], A) if max(d) < 1e-6 else None
+    print(f"{name:20}{told:24}{d[0]:14.0e}{d[1]:9.0e} ",
+          "{:+.3f} x {:.2f}".format(*grad.against(right)) if grad else "")
 print(sizes.count(("-06", "-06")), "faults leave no delta in either model")
 claim("faults whose inputs look like another's (control: whose |delta| does)",
       look_alike(marks.values()), equal=0,
       control=look_alike([{size} for size in sizes]))
 
 # %% [markdown]
-# Every fault has inputs of its own, in every batch. Go by the power of ten of the delta in
-# both models, and as many as the control says are mistaken for another; those of the mask
-# leave no delta at all, and a response that lost or won an end has other numbers in number,
-# not in value. So the order of a search is: ids, positions, who is seen, what counts; then
-# logprobs.
+# On a batch every fault leaves a set of marks that no other leaves. (One conversation may not
+# tell: `0 0 7` becomes `7` as a *last word* and as *a number*. But the one rewriting shortens
+# every history, the other those that begin with 0.) The delta does not tell them apart: sort
+# the faults by the powers of ten of their deltas in both models, and as many as the control
+# says share theirs with another. The mask's faults have none at all: they are in the loss
+# alone, and even there the gradient may keep its direction. Nor does a response have one that
+# lost or won an end: it holds more or fewer numbers, none of them wrong. So the order of a
+# search is: ids, positions, who is seen, what counts; then logprobs.
 #
 # ## Check yourself
 #
@@ -517,8 +562,8 @@ claim("faults whose inputs look like another's (control: whose |delta| does)",
 # <details><summary>Prompt tokens are in GRPO's loss and the reward rises all the same.
 # Why?</summary>
 #
-# In a group the prompt's gradients cancel while old and new policy agree; the step is only
-# shorter. A KL term, later mini-batches or SFT do not forgive.
+# In a group the prompt's gradients cancel while old and new policy agree; the gradient is
+# only shorter, which Adam hardly notices. A KL term, later mini-batches or SFT do not forgive.
 # </details>
 #
 # <details><summary>97 % of responses count as cut off, at any limit. First suspicion?</summary>
@@ -548,9 +593,9 @@ claim("faults whose inputs look like another's (control: whose |delta| does)",
 # 2. 模板是策略的一部分：`<bos>` 重复、缺少生成提示、单侧系统提示、改写历史，都会换掉条件。
 # 3. delta 的大小不代表错误的大小：同一个错误在两个模型上可以差几个数量级，所以先比对 ids。
 # 4. 文本不等于 ids：截断的回答经文本往返会多出结束符，BPE 会把两个 token 合成一个。
-# 5. 右侧填充不会出错；左侧填充和打包必须遮住填充与邻居；按列编号只伤害学习式位置编码。
-# 6. RoPE 下整体平移毫无影响，只平移回答部分则全毁；学习式位置编码两种都毁。
-# 7. prompt 计入 GRPO 损失：首次更新时方向不变、步长变短；有 KL 项或策略已变动时方向也错。
-# 8. 填充位的 0.0 被当成“概率为 1”，会凭空产生 KL；分母不同等于换了学习率。
-# 9. pad 与 eos 同号又按 id 屏蔽，模型学不会停；只认一个结束符，正常回答会被当成截断。
-# 10. 截断时 ids、掩码、logprob、奖励要同步；十六种错误比对输入就能分清，只看 delta 则不能。
+# 5. 右侧填充不会出错；左侧填充和打包必须遮住填充与邻居；按列编号只伤害可学习的位置编码。
+# 6. RoPE 下整体平移毫无影响，只平移回答部分则全毁；可学习的位置编码两种都毁。
+# 7. prompt 计入 GRPO 损失：首次更新时梯度方向不变、只是变短；有 KL 项或采样策略较旧时方向也错。
+# 8. 填充位的 0.0 被当成“概率为 1”，会凭空产生 KL；分母只缩放梯度：SGD 步长随之变，Adam 几乎不变。
+# 9. pad 与 eos 共用同一个 id、又按 id 屏蔽，模型学不会停；只认一个结束符，正常回答会被当成截断。
+# 10. 截断的回答记 0 分是惩罚，从损失和组均值中都剔除才是忽略；十六种错误按批次比对输入就能分清。

@@ -31,8 +31,8 @@
 # `length [B]` says how many tokens of a row are real, at least one; the longest
 # row fills all T. **Padding holds garbage**: stale ids, stale errors. `said` is
 # what the model sampled at a place, `right` (or `gold`) the token of the right
-# answer there, `expert` the right continuation of what the model had *read*. Do
-# not write into your arguments.
+# answer there, `expert` the right continuation of what the model had *read*. Ids
+# are whole numbers, and 0 is one like any other. Do not write into your arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
@@ -72,7 +72,8 @@ def shift_targets(
 ) -> tuple[Tensor, Tensor]:
     """What is read and what is asked for; -100 asks for nothing.
 
-    ids [B, S], prompt [B], length [B]  ->  [B, S - 1], [B, S - 1]
+    ids [B, S], prompt [B], length [B]
+    ->  whole numbers [B, S - 1], [B, S - 1]
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab02-shift_targets
@@ -285,7 +286,7 @@ def scheduled_inputs(
 ) -> Tensor:
     """What each place reads: own tokens where coin < own, gold elsewhere.
 
-    gold, said [B, T], coin [B, T] in [0, 1)  ->  [B, T]
+    gold, said [B, T], coin [B, T] in [0, 1)  ->  whole numbers [B, T]
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab02-scheduled_inputs
@@ -327,7 +328,7 @@ _check("scheduled_inputs", scheduled_inputs, seed=2378)
 def expert_targets(digits: Tensor, read: Tensor) -> Tensor:
     """The right next total at each place, given the total read before it.
 
-    digits, read [B, n], both 0 .. 9  ->  [B, n]
+    digits, read [B, n], both 0 .. 9  ->  whole numbers [B, n]
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab02-expert_targets
@@ -358,8 +359,11 @@ _check("expert_targets", expert_targets, seed=2431)
 # In a conversation the model's earlier answers are part of what it reads, and
 # all of them were generated. Return a mask that is true on every token that the
 # assistant said: behind a marker `assistant`, up to and including the next
-# `end`. Markers, users, the system and padding are false. All roles end their
-# turns with `end`; each answer has an `end` unless the row was cut there.
+# `end`. All else is false: markers, users, the system, padding, and what a
+# template writes between turns, a line break for one. All roles end their turns
+# with `end`; each answer has an `end` unless the row was cut there. Templates
+# differ: what an id means only `assistant` and `end` say, and padding may have
+# the id `end`.
 #
 # 9 minutes, 3 points.
 
@@ -367,7 +371,7 @@ _check("expert_targets", expert_targets, seed=2431)
 def history_loss_mask(ids: Tensor, assistant: int, end: int) -> Tensor:
     """True on the assistant's own tokens, its end tokens included.
 
-    ids [B, S]  ->  bool [B, S]
+    ids [B, S]  ->  boolean [B, S]
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab02-history_loss_mask

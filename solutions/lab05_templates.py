@@ -28,10 +28,10 @@
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** B sequences of L columns, or responses of T columns; R
-# packed rows; V words. Ids are whole numbers. A response `mask [B, T]` is
-# true on real tokens, right-padded, and every row has some; other masks are
-# named and explained where they come. **Padding holds garbage**: other ids,
-# or NaN. Do not write into your arguments.
+# packed rows; V words. Ids are whole numbers, and 0 is one like any other. A
+# response `mask [B, T]` is true on real tokens, right-padded, and every row has
+# some; other masks are named and explained where they come. **Padding holds
+# garbage**: other ids, or NaN. Do not write into your arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
@@ -65,7 +65,7 @@ by_hand_trainer = torch.tensor([1, 1, 4, 9, 7, 2, 5])
 def first_difference(a: Tensor, b: Tensor) -> int:
     """The first place at which two lists of ids differ; -1 if there is none.
 
-    a [m], b [n]  ->  a place in 0 .. min(m, n), or -1
+    a [m], b [n]  ->  a whole number, a place in 0 .. min(m, n), or -1
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab05-first_difference
@@ -107,7 +107,7 @@ _check("first_difference", first_difference, seed=5713)
 def end_mask(ids: Tensor, ends: Tensor) -> Tensor:
     """True up to and including the first of the end ids.
 
-    ids [B, T], ends [E]  ->  boolean [B, T]
+    ids [B, T], ends [E], E >= 1  ->  boolean [B, T]
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab05-end_mask
@@ -221,7 +221,8 @@ _check("packed_visible", packed_visible, seed=5872)
 # [\text{ids}[b, c]].$$
 #
 # Padding may have the id -100, as labels have in many trainers, and logits
-# that are NaN.
+# that are NaN; the gradient has to be finite all the same. Logits can lie far
+# apart.
 #
 # 10 minutes, 3 points.
 
@@ -233,11 +234,10 @@ def padded_logp(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab05-padded_logp
-    logp = torch.log_softmax(logits[:, :-1], -1)
-    tokens = ids[:, 1:].clamp(min=0)
-    logp = logp.gather(-1, tokens[..., None])[..., 0]
-    logp = torch.nn.functional.pad(logp, (1, 0))
-    return torch.where(response, logp, 0.0)
+    row, column = response.nonzero(as_tuple=True)
+    logp = logits[row, column - 1].log_softmax(1)  # no NaN gets this far
+    logp = logp.gather(1, ids[row, column][:, None])[:, 0]
+    return logits.new_zeros(ids.shape).index_put((row, column), logp)
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "padded_logp_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
@@ -260,8 +260,9 @@ _check("padded_logp", padded_logp, seed=5925)
 #
 # Responses that hit the length limit are left out of the loss: `cut` is true
 # on them. Return the mean of `loss` over the real tokens of the others, every
-# token with the same weight. The same tokens stand in the numerator and in
-# the denominator. Where all responses were cut, the loss is 0.
+# token with the same weight, also one whose loss is 0. The same tokens stand
+# in the numerator and in the denominator. Where all responses were cut, the
+# loss is 0, and a tensor as ever: training calls `.backward()` on it.
 #
 # 7 minutes, 3 points.
 
@@ -340,8 +341,8 @@ _check("reward_in_step", reward_in_step, seed=6031)
 # %% [markdown]
 # ## 8. K3 with and without padding · 计入与不计 padding 的 K3
 #
-# An engine fills its buffer with 0.0, which as a logprob says *certain*; the
-# trainer's number for a padding token is whatever. With
+# An engine fills its buffer with 0.0, which as a logprob says *certain* (a real
+# token can have it); the trainer's number for a padding token is whatever. With
 # $\Delta = \log \pi_{\text{train}} - \log \pi_{\text{rollout}}$, K3 of a
 # token is $e^\Delta - 1 - \Delta$. Return its mean over real tokens, and what
 # a metric without a mask would show: its mean over all columns. Padding holds
@@ -399,8 +400,8 @@ _check("k3_with_padding", k3_with_padding, seed=6084)
 # explain, and which number shows it at once? What does `pad = eos` do if the
 # loss mask is made from ids, and how should it be made? Of 512 responses of
 # 4,000 columns a trainer divides by all columns where 1,024,000 tokens are
-# real: what does that do to the step, and why does it not explain the growing
-# length?
+# real: what does that do to the gradient, to a step of SGD and to one of Adam,
+# and why does it not explain the growing length?
 #
 # One point for each of the four questions.
 #
@@ -418,10 +419,13 @@ _check("k3_with_padding", k3_with_padding, seed=6084)
 # 3. The real end has the id of padding and leaves the loss, so stopping is
 #    never trained (or rewarded). The mask has to be made from lengths, up to
 #    and including the first end.
-# 4. 512 * 4,000 = 2,048,000 columns, so the step is 1,024,000 / 2,048,000 =
-#    half as long. One factor for all tokens moves no direction: it is a
-#    smaller learning rate and prefers no length. (Half a point for the number
-#    alone.)
+# 4. 512 * 4,000 = 2,048,000 columns, so the gradient is 1,024,000 / 2,048,000
+#    = half as long. SGD's step halves; Adam divides by the gradient's own size
+#    and steps nearly as before, so it is no smaller learning rate there (but
+#    clipping by norm and the weight against a term with another denominator
+#    change). One factor for all tokens moves no direction and prefers no
+#    length. (Half a point for the number alone, or for "half the learning
+#    rate" without a word on the optimiser.)
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "open_answer", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false}
@@ -437,10 +441,11 @@ _check("k3_with_padding", k3_with_padding, seed=6084)
 # the limit; I count how many have the other id as their last real token. With
 # pad = eos and a mask made from ids the real end is masked together with the
 # padding, so nothing ever teaches the policy to stop; the mask has to come
-# from lengths, end included. Dividing by columns: 512 * 4,000 = 2,048,000
-# instead of 1,024,000 halves the step. It is the same factor for every token,
-# so it works as half the learning rate and favours neither long responses nor
-# short ones; the two faults about the end do.
+# from lengths, end included. Dividing by 512 * 4,000 = 2,048,000 columns
+# instead of 1,024,000 halves the gradient. SGD steps half as far; Adam scales
+# the factor away, and only norm clipping and a KL term with another
+# denominator notice. It is one factor for all tokens, so it favours neither
+# long responses nor short ones; the two faults about the end do.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -128,8 +128,8 @@ _check("top_k_kept", top_k_kept, seed=5174)
 # Top-p, or nucleus sampling (arXiv 1904.09751): go through the tokens from
 # the likeliest on and stop as soon as their probabilities sum to p or more.
 # The token that **crosses** p is kept, so at least one always is. Return
-# which tokens are kept, in the order of the vocabulary. No sum comes near p,
-# and no two tokens tie. Were you right about `by_hand`?
+# which tokens are kept, in the order of the vocabulary. No sum comes nearer to
+# p than 0.0005, and no two tokens tie. Were you right about `by_hand`?
 #
 # 8 minutes, 3 points.
 
@@ -166,7 +166,7 @@ _check("top_p_kept", top_p_kept, seed=5221)
 #
 # Min-p (arXiv 2407.01082) keeps the tokens whose probability is at least
 # `min_p` times that of the likeliest token. Where the model is sure, this
-# cuts nearly all; where it is not, nearly nothing.
+# cuts nearly all; where it is not, nearly nothing. No token lies on the border.
 #
 # 5 minutes, 2 points.
 

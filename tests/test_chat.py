@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tinyrl.tokens import CHAT_TEMPLATE, VOCABULARY, Chat, Tokenizer, response_mask
@@ -97,16 +97,26 @@ def test_each_way_to_rewrite_an_earlier_turn():
 
 
 @given(
-    content=st.text("0123456789 ", min_size=1).filter(str.strip),
+    content=st.text("0123456789 \t\n\r\f\v", min_size=1).filter(str.strip),
     history=st.sampled_from(["last", "number"]),
 )
-def test_a_rewritten_turn_is_never_longer(content, history):
+@example("0\t7", "number")
+@example("3\n7", "number")
+@example("1" * 5000, "number")  # more digits than Python's `int` reads
+def test_each_rewriting_in_plain_python(content, history):
     turn = {"role": "assistant", "content": content}
     kept, other = (
         Tokenizer(Chat(history=h)).chat([USER, turn, USER]) for h in ("kept", history)
     )
-    assert len(other) <= len(kept)
-    assert other[:7] == kept[:7]
+    parts = content.split()
+    digits = parts[-1] if history == "last" else "".join(parts).lstrip("0") or "0"
+    assert other == kept[:7] + [6 + int(d) for d in digits] + kept[-7:]
+
+
+def test_what_is_no_number_is_refused_and_not_written_as_0():
+    turn = {"role": "assistant", "content": "abc"}
+    with pytest.raises(ValueError, match="unknown word"):
+        Tokenizer(Chat(history="number")).chat([USER, turn, USER])
 
 
 def test_the_shipped_template_has_not_moved():

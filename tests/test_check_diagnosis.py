@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,3 +153,41 @@ def test_no_mistake_is_named_that_is_right_where_the_answer_is_not(
 def gates_by_filling(z: Tensor, k: int, low: float) -> Tensor:
     kth = z.topk(k, -1).values[..., -1:]
     return z.masked_fill(z < kth, low).softmax(-1)
+
+
+def test_tiny_numbers_are_not_all_alike() -> None:
+    """1e-9 is right, 0 a mistake: 3e-9 is another one."""
+    tiny: dict[str, Answer] = {"nothing": lambda x: 0.0 * x}
+    exercise = replace(small(tiny), reference=lambda x: 1e-9 * x)
+    assert judge(exercise, lambda x: x - x).mistake == "nothing"
+    verdict = judge(exercise, lambda x: 3e-9 * x)
+    assert (verdict.outcome, verdict.mistake) == ("wrong", None)
+
+
+def lost(logits: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(kept[mask], 0.0, logits[mask].softmax(1)).sum(1).mean()
+
+
+def cut(logits: Tensor, kept: Tensor) -> Tensor:
+    return logits.masked_fill(~kept, -torch.inf)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (lambda z, k, m: lost(z, k, m).round(decimals=6), None),
+        (lambda z, k, m: lost(z, k, m).clamp(min=1e-8), None),
+        (lambda z, k, m: lost(z, k, m) + 1e-8, None),
+        (lambda z, k, m: 1 - (z[m].softmax(1) * k[m]).sum(1).mean(), "subtracted"),
+        (lambda z, k, m: (1 - (z[m].softmax(1) * k[m]).sum(1)).mean(), "subtracted"),
+        (lambda z, k, m: 1 - torch.where(k, z.softmax(2), 0.0).sum(2)[m].mean(),
+         "subtracted"),
+        (lambda z, k, m: -torch.expm1(cut(z[m], k[m]).logsumexp(1) - z[m].logsumexp(1))
+         .mean(), "subtracted"),
+    ],
+)  # fmt: skip
+def test_a_tail_that_is_lost_is_told_as_a_difference_only_where_it_is_one(
+    answer: Answer, mistake: str | None
+) -> None:
+    told = [judge(find("unreachable_mass"), answer, seed) for seed in range(20)]
+    assert {(v.outcome, v.mistake) for v in told} == {("wrong", mistake)}

@@ -116,6 +116,48 @@ def test_wrong_values_are_told_before_the_writing() -> None:
     assert failure("token_delta", lambda a, b, m: a.sub_(b).neg_() * m).mistake == "sign"
 
 
+def targets_in_place(ids: Tensor, prompt: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """`targets` is a view, and so are the inputs that the writing spoils."""
+    targets, t = ids[:, 1:], torch.arange(1, ids.shape[1])
+    targets[(t < prompt[:, None]) | (t >= length[:, None])] = -100
+    return ids[:, :-1], targets
+
+
+def test_writing_that_spoils_a_view_is_told_and_nothing_else() -> None:
+    for seed in (None, 5):
+        error = failure("shift_targets", targets_in_place, seed=seed)
+        assert "`shift_targets` writes into `ids`" in str(error)
+        assert error.mistake is None
+    as_numpy: Answer = lambda *args: [x.numpy() for x in targets_in_place(*args)]  # noqa: E731
+    assert "writes into `ids`" in str(failure("shift_targets", as_numpy))
+
+
+def test_a_view_that_is_wrong_for_another_reason_is_told_as_wrong() -> None:
+    def late(ids: Tensor, prompt: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        return targets_in_place(ids, prompt + 1, length)
+
+    assert str(failure("shift_targets", late)).startswith("`targets` is wrong: ")
+
+
+def test_writing_is_named_beside_a_wrong_value_that_it_may_explain() -> None:
+    def hazard(wrong: Tensor, length: Tensor) -> Tensor:
+        before = wrong
+        before[:, 1:] = wrong[:, :-1].cummax(1).values  # and so `wrong` has changed
+        real = torch.arange(wrong.shape[1]) < length[:, None]
+        return (wrong & real).sum(0) / real.sum(0)
+
+    said = "`hazard` is wrong: four answers"
+    also = "And your function writes into `wrong`, which belongs to the caller"
+    for seed in (None, 5):
+        told = str(failure("hazard", hazard, seed=seed))
+        assert told.startswith(said)
+        assert also in told
+    copied: Answer = lambda wrong, length: hazard(wrong.clone(), length)  # noqa: E731
+    told = str(failure("hazard", copied))
+    assert told.startswith(said)
+    assert "writes into" not in told
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -15,6 +15,7 @@ from tinyrl.model import GPT, GPTConfig
 from tinyrl.moe import Router
 from tinyrl.positions import Positions
 from tinyrl.pretrained import save_pretrained
+from tinyrl.sampling import Sampler
 from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack
 
@@ -175,6 +176,7 @@ def test_what_is_learned_from_a_layout_is_learned_from_each_alone():
         ([[1]], [], "as many, and some: 1 and 0"),
         ([[1], []], [[1], [2]], r"prompts\[1\] is empty"),
         ([[1], [1]], [[1], []], r"responses\[1\] is empty"),
+        ([[1], [1.7, 4]], [[1], [2]], r"prompts\[1\] holds other things than whole ids"),
         ([[1], [1] * 5], [[1], [1] * 4], "conversation 1 needs 9 columns of 8"),
         ([[1] * 6, [1]], [[2], [2] * 3], "conversation 1 needs 9 columns of 8"),
     ],
@@ -190,3 +192,6 @@ def test_bad_settings_are_named():
     replay = Stack(router=Router(replay="rollout"))
     with pytest.raises(ValueError, match=r"router\.replay is 'rollout'"):
         score_layout(gpt(experts=4), laid(Collator()), replay)
+    for sampler in (Sampler(top_p=0.8, replay="rollout"), Sampler(repetition_penalty=1.2)):
+        with pytest.raises(ValueError, match=r"scored without sampler\.replay and sampler"):
+            score_layout(gpt(), laid(Collator()), Stack(sampler=sampler))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lab_sources import each
+from lab_sources import each, solution
 from tinyrl.course.exercise import STAGES, Exercise
 from tinyrl.course.exercises import LABS, find, lab_of
 
@@ -82,6 +82,62 @@ def test_inputs_are_what_the_lab_says_they_are(exercise: Exercise) -> None:
                 assert x.dtype == (torch.int64 if name == "ids" else torch.float32)
                 assert x[mask].isfinite().all()
                 assert not name.startswith("logp") or (x[mask] <= 0).all()
+
+
+def arguments(exercise: Exercise, name: str) -> list[Any]:
+    """What the argument `name` is in the cases of five seeds, but for the example."""
+    at = exercise.arguments.index(name)
+    return [case.args[at] for seed in range(5) for case in exercise.inputs(seed)[1:]]
+
+
+@each
+def test_no_argument_is_the_same_in_every_case(exercise: Exercise) -> None:
+    """Else an answer can have its value written into it."""
+    for name in exercise.arguments:
+        drawn = arguments(exercise, name)
+        if isinstance(drawn[0], Tensor):
+            assert len({x.shape for x in drawn}) > 1, name
+        else:
+            assert len(set(drawn)) > 1, name
+
+
+@each
+def test_ids_are_0_here_and_there(exercise: Exercise) -> None:
+    """Else an answer can take 0 for padding, or for nothing."""
+    for name in exercise.arguments:
+        drawn = arguments(exercise, name)
+        if isinstance(drawn[0], Tensor) and drawn[0].dtype == torch.int64:
+            some = any((x == 0).any() for x in drawn)
+            assert some != (name in ("prompt", "length")), name
+
+
+@each
+def test_a_real_token_has_an_exact_0(exercise: Exercise) -> None:
+    """Else an answer can find the real tokens without the mask."""
+    for name in exercise.arguments:
+        if "mask" not in exercise.arguments or name == "mask":
+            continue
+        pairs = zip(arguments(exercise, name), arguments(exercise, "mask"), strict=True)
+        zeros = [(x, m) for x, m in pairs if isinstance(x, Tensor) and x.shape == m.shape]
+        assert not zeros or any((x[m] == 0).any() for x, m in zeros), name
+
+
+@each
+def test_masks_and_ids_that_are_returned_have_to_be_such(exercise: Exercise) -> None:
+    """What the reference returns, the printed docstring says, and the checks ask for."""
+    found: dict[str, set[str]] = {"boolean": set(), "whole": set()}
+    value = exercise.reference(*exercise.inputs(0)[0].args)
+    parts = value if isinstance(value, tuple) else (value,)
+    for name, part in zip(exercise.returns, parts, strict=True):
+        if isinstance(part, Tensor) and not part.is_floating_point():
+            found["boolean" if part.dtype == torch.bool else "whole"].add(name)
+    if exercise.name == "first_difference":
+        found["whole"].add("place")  # a plain number of Python
+    assert set(exercise.boolean) == found["boolean"]
+    assert set(exercise.whole) == found["whole"]
+    promised = solution(exercise.name).split('"""')[1].split("->")[-1]
+    assert ("boolean" in promised) == bool(exercise.boolean)
+    assert ("whole number" in promised) == bool(exercise.whole)
 
 
 # Truth from elsewhere: plain Python on lists of numbers, enumeration, autograd, counting.

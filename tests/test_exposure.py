@@ -225,6 +225,43 @@ def test_half_of_a_batch_is_driven_and_asked_as_the_guide_says(
     assert torch.equal(asked, want)
 
 
+@pytest.mark.parametrize(
+    ("how", "own", "p_slip"),
+    [({}, 1.0, 0.15), ({"own": 0.25}, 0.25, 0.15), ({"p_slip": 0.4}, 1.0, 0.4)],
+    ids=str,
+)
+def test_a_mixer_drives_as_it_was_told(
+    how: dict[str, float], own: float, p_slip: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in what was read: own tokens and slips, 5 standard deviations wide."""
+    task, model, drives = EvenRoad(), GPT(GPTConfig(), rng()), list[exposure.Drive]()
+
+    def noted(*args: object, **kwargs: object) -> exposure.Drive:
+        drives.append(drive(*args, **kwargs))  # type: ignore[arg-type]
+        return drives[-1]
+
+    monkeypatch.setattr(exposure, "drive", noted)
+    mix = own_prefixes(model, task, rng(1), guide="gold", **how)  # type: ignore[arg-type]
+    prompts, gold = task.demonstrations(6000, rng(2))
+    read, _ = mix(1.0, prompts, gold)
+    ((said, driven, guide),) = drives
+    assert torch.equal(read[:3000], driven)
+    digits = task.tokenizer.digit_0
+    sources = {"said": said, "gold": guide, "slip": slip(said, task), "slip of gold":
+               slip(guide, task)}  # fmt: skip
+    names = list(sources)
+    told = (said >= digits) & (guide >= digits)
+    for a, b in itertools.combinations(sources.values(), 2):
+        told &= a != b  # else what was read does not tell where it is from
+    count = {name: ((driven == sources[name]) & told).sum().item() for name in names}
+    n = sum(count.values())
+    assert n == told.sum() > 5000
+    want = {"said": own * (1 - p_slip), "gold": (1 - own) * (1 - p_slip),
+            "slip": own * p_slip, "slip of gold": (1 - own) * p_slip}  # fmt: skip
+    for name, p in want.items():
+        assert count[name] / n == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / n))
+
+
 def off_road_errors(
     guide: exposure.Guide | None, seed: int, own: float = 1.0
 ) -> tuple[float, float]:

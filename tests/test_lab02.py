@@ -206,10 +206,43 @@ def test_the_answers_by_hand_have_one_mistake_and_four() -> None:
 def test_every_exercise_has_a_case_for_both_ends() -> None:
     owns = {case.args[3] for case in find("scheduled_inputs").inputs(0)}
     assert {0.0, 1.0} <= owns
-    cut = find("history_loss_mask").inputs(0)[1].args[0]
+    cut, assistant, end = find("history_loss_mask").inputs(0)[1].args
     assert isinstance(cut, Tensor)
-    assert (cut[:, -1] != 2).all()
+    speaks = find("history_loss_mask").reference(cut, assistant, end)
+    assert speaks[:, -1].all()
+    assert (cut[:, -1] != end).all()
     assert len(LABS["lab02_exposure_bias"]) == 8
+
+
+@seeds
+def test_borders_that_a_wrong_answer_may_miss_are_drawn(seed: int) -> None:
+    """A coin that equals `own`, an error at the last place, a hazard of 0 at the first."""
+    for gold, said, coin, own, _ in draw("scheduled_inputs", seed):
+        border = (coin == own) & (gold != said)
+        assert border[:, :-1].any(), "and its token is read"
+    errs = [wrong[length == wrong.shape[1]] for wrong, length in draw("hazard", seed)]
+    assert any((row.sum() == 1) and row[-1] for rows in errs for row in rows)
+    assert any(h[0] == 0 for (h,) in draw("free_running_error", seed))
+    answers = [length - prompt for _, prompt, length in draw("shift_targets", seed)]
+    assert any((n == 1).any() for n in answers), "an answer of its end alone"
+
+
+@seeds
+def test_only_the_arguments_say_what_an_id_means(seed: int) -> None:
+    """Words stand between an end and the next marker, and padding may be an end."""
+    meant, pad_is_end = set(), 0
+    for ids, assistant, end in draw("history_loss_mask", seed):
+        meant.add((assistant, end))
+        pad_is_end += bool((ids[:, -2:] == end).all(1).any())
+        mask = find("history_loss_mask").reference(ids, assistant, end)
+        last = mask & ~F.pad(mask[:, 1:], (0, 1))
+        behind = F.pad(last[:, :-1], (1, 0)) & (ids != end)
+        assert (ids[last] == end).all()
+        others = ids[F.pad(ids[:, :-1] == end, (1, 0))]
+        assert behind.any()
+        assert len(others.unique()) > 4, "not only markers and padding"
+    assert len(meant) == 3
+    assert pad_is_end == 1
 
 
 def test_open_question_has_right_numbers() -> None:

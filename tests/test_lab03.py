@@ -114,6 +114,13 @@ def test_largest_scale_fits_in_half_and_twice_of_it_does_not() -> None:
         assert math.log2(scale) % 1 == 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_largest_gradient_has_either_sign_and_some_are_0(seed: int) -> None:
+    drawn = [torch.as_tensor(c.args[0]) for c in find("largest_scale").inputs(seed)[1:]]
+    assert {bool(g.max() > -g.min()) for g in drawn} == {True, False}
+    assert all((g == 0).any() for g in drawn)
+
+
 @pytest.mark.parametrize(("fmt", "bits"), [("int8", 8), ("int4", 4)])
 def test_quantise_rows_is_the_librarys(fmt: str, bits: int) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -195,6 +195,14 @@ def test_ranks_multiply_more_digits_than_bf16_has_and_add_them_exactly(seed: int
         assert largest.max() < 2**24
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_caches_of_both_formats_whose_largest_entries_lie_anywhere(seed: int) -> None:
+    drawn = [c.args for c in find("cached_attention").inputs(seed) if c.stage == "inputs"]
+    assert {levels for *_, levels in drawn} == {7, 127}
+    at = torch.cat([torch.as_tensor(k).abs().argmax(1) for _, k, _, _ in drawn])
+    assert len(at.unique()) > 2
+
+
 def test_numbers_of_the_open_question_and_of_the_guess() -> None:
     cells = lab(LAB).cells
     marked = {c.metadata.nbgrader.grade_id: c for c in cells if "nbgrader" in c.metadata}

@@ -72,6 +72,51 @@ def test_visibility_is_that_of_the_model(seed: int) -> None:
         assert (segments < 0).any()
 
 
+@seeds
+def test_borders_that_a_wrong_answer_may_miss_are_drawn(seed: int) -> None:
+    """The first place and the last, one of several, a filler's id."""
+    pairs = draw("first_difference", seed)
+    places = [find("first_difference").reference(a, b) for a, b in pairs]
+    assert 0 in places
+    assert any(at == min(len(a), len(b)) and torch.cat([a, b])[at:].min() == 0
+               for at, (a, b) in zip(places, pairs, strict=True))  # fmt: skip
+    ended = set()
+    for ids, ends in draw("end_mask", seed):
+        mask = find("end_mask").reference(ids, ends)
+        last = mask[:, -1] & torch.isin(ids[:, -1], ends)
+        ended |= {len(ends), *(["first"] if (mask.sum(1) == 1).any() else [])}
+        ended |= {"last"} if last.any() else set()
+    assert ended == {1, 2, 3, "first", "last"}
+    for (segments,) in draw("packed_visible", seed):
+        assert (segments[:, -1] >= 0).any(), "a row without padding behind"
+        runs = segments[1].unique_consecutive(return_counts=True)[1]
+        assert (runs == 1).any(), "a conversation of one token"
+    (lone,) = draw("position_ids", seed)[-1]
+    assert (lone.sum(1) == 1).all()
+    assert lone[:, 0].any()
+    assert lone[:, -1].any()
+    assert any(response[:, 1].any() for _, _, response in draw("padded_logp", seed))
+    limits = [c.args[1:] for c in find("reward_in_step").inputs(seed)]
+    assert any(limit == 1 for _, limit in limits)
+    assert any(isinstance(m, Tensor) and m.shape[1] == n for m, n in limits)
+    assert any(isinstance(m, Tensor) and m.shape[1] < int(n) for m, n in limits)
+
+
+@seeds
+def test_the_gradient_of_padded_logp_is_finite_with_nan_in_the_padding(seed: int) -> None:
+    (case,) = (c for c in find("padded_logp").inputs(seed) if c.stage == "gradient")
+    logits, ids, response = case.args
+    assert isinstance(logits, Tensor)
+    assert logits.isnan().any()
+    z = logits.double().requires_grad_()
+    (mine,) = torch.autograd.grad(find("padded_logp").reference(z, ids, response).sum(), z)
+    wanted = torch.zeros_like(mine)
+    for b, c in torch.as_tensor(response).nonzero().tolist():
+        wanted[b, c - 1] = -logits[b, c - 1].double().softmax(-1)
+        wanted[b, c - 1, ids[b, c]] += 1  # type: ignore[index]
+    close(mine, wanted)
+
+
 def one_by_one(logits: Tensor, ids: Tensor, response: Tensor) -> Iterator[float]:
     for b, row in enumerate(response.tolist()):
         for c, real in enumerate(row):
@@ -98,8 +143,12 @@ def test_kept_loss_is_the_librarys_mean_over_what_is_kept(seed: int) -> None:
         pairs = [(b, t) for b, t in mask.nonzero().tolist() if not cut[b]]
         close(mine, math.fsum(float(loss[at]) for at in pairs) / len(pairs))
         assert 0 < int(cut.sum()) < len(cut)
-    (gone,) = (c.args for c in find("kept_loss").inputs(seed) if "every" in c.what.en)
-    assert find("kept_loss").reference(*gone) == 0
+    cases = find("kept_loss").inputs(seed)
+    gone = [(c.stage, c.args) for c in cases if "every" in c.what.en]
+    assert [stage for stage, _ in gone] == ["gradient", "numbers"]
+    assert all(find("kept_loss").reference(*args) == 0 for _, args in gone)
+    means = [find("kept_loss").reference(*c.args) for c in cases]
+    assert min(means) < 0 < max(means)
 
 
 @seeds

@@ -167,12 +167,56 @@ def test_answers_in_float32_that_are_careful_are_right() -> None:
 
 
 @seeds
+def test_sums_come_as_near_to_p_as_the_lab_says_and_from_both_sides(seed: int) -> None:
+    off = []
+    for logits, p in (c.args for c in find("top_p_kept").inputs(seed)):
+        q = torch.as_tensor(logits).double().softmax(-1)
+        off.append((q.sort(-1, descending=True).values.cumsum(-1) - p).flatten())
+    assert torch.cat(off).abs().min() > 5e-4
+    (last,) = (o for c, o in zip(find("top_p_kept").inputs(seed), off, strict=True)
+               if "just" in c.what.en)  # fmt: skip
+    assert {s for d in last.tolist() if abs(d) < 4e-3 for s in (d > 0,)} == {True, False}
+
+
+@seeds
+def test_a_kept_logit_of_0_is_kept_and_cut_ones_are_not_hopeless(seed: int) -> None:
+    for name in ("kept_log_mass", "replayed_logp", "unreachable_mass"):
+        for case in find(name).inputs(seed):
+            if case.stage != "inputs":
+                continue
+            args = dict(zip(find(name).arguments, case.args, strict=True))
+            logits, kept = torch.as_tensor(args["logits"]), torch.as_tensor(args["kept"])
+            if "hundredth" not in case.what.en:
+                assert ((logits == 0) & kept).any(-1).all()
+    for name in ("kept_log_mass", "replayed_logp"):
+        (far,) = (c.args for c in find(name).inputs(seed) if "next to no" in c.what.en)
+        assert torch.as_tensor(far[0]).min() < -65504, "FP16's largest"
+
+
+@seeds
+def test_a_tail_of_1e_9_leaves_nothing_of_1_minus_s_in_any_order(seed: int) -> None:
+    (tiny,) = (c.args for c in find("unreachable_mass").inputs(seed) if "1e-9" in c.what.en)
+    logits, kept, mask = (torch.as_tensor(a) for a in tiny)
+    z, some = logits[mask], kept[mask]
+    p = z.softmax(-1)
+    sums = [(p * some).sum(-1), p.flip(-1).mul(some.flip(-1)).cumsum(-1)[:, -1]]
+    sums.append((z.masked_fill(~some, -torch.inf).logsumexp(-1) - z.logsumexp(-1)).exp())
+    assert all((1 - S == 0).all() for S in sums)
+
+
+@seeds
 def test_both_kinds_of_padding_and_ties_are_examined(seed: int) -> None:
-    (tied,) = (c.args for c in find("top_k_kept").inputs(seed) if c.stage == "numbers")
-    logits, k = tied
-    assert isinstance(logits, Tensor)
-    assert isinstance(k, int)
-    assert (find("top_k_kept").reference(logits, k).sum(-1) > k).all()
+    at, above, near = (
+        c.args for c in find("top_k_kept").inputs(seed) if c.stage == "numbers"
+    )
+    for tied, more, different in ((at, True, 7), (above, False, 8), (near, False, 9)):
+        logits, k = tied
+        assert isinstance(logits, Tensor)
+        assert isinstance(k, int)
+        assert ((find("top_k_kept").reference(logits, k).sum(-1) > k) == more).all()
+        assert [len(row.unique()) for row in logits] == [different] * len(logits)
+    gaps = torch.as_tensor(near[0]).sort(-1).values.diff()
+    assert ((gaps < 1e-5).sum(-1) == 3).all()
     for name in ("replayed_logp", "unreachable_mass"):
         (padded,) = (c.args for c in find(name).inputs(seed) if c.stage == "padding")
         z, mask = padded[0], padded[-1]

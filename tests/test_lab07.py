@@ -164,6 +164,14 @@ def test_both_ends_of_k_and_an_idle_expert_are_examined(seed: int) -> None:
     assert logits[mask].topk(k).indices.max() < logits.shape[-1] - 1
 
 
+@seeds
+def test_margins_are_asked_for_at_both_ends_and_sets_with_logits_below_0(seed: int) -> None:
+    drawn: list[Any] = [case.args for case in find("router_margin").inputs(seed)]
+    assert {1, "E - 1"} <= {k if k < z.shape[-1] - 1 else "E - 1" for z, k in drawn}
+    sets = [(rollout, k) for _, rollout, k in draw("replayed_gates", seed)]
+    assert any((z.topk(k).values[:, -1] < 0).any() for z, k in sets)
+
+
 @pytest.mark.parametrize("name", ["top_k_gates", "load_balance"])
 def test_exp_overflows_in_float64_too(name: str) -> None:
     (last,) = (c.args[0] for c in find(name).inputs(0) if c.stage == "numbers")

@@ -1,23 +1,28 @@
 """Every field and every number has words, in both languages; every type has a control."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
+from tinyrl.checkpoints import load
 from tinyrl.collate import Collator
 from tinyrl.course.citations import CITATION
-from tinyrl.course.controls import make_input
+from tinyrl.course.controls import Setting, make_input
 from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, linked, reading
 from tinyrl.course.panels import panel
+from tinyrl.course.readout import UNSEEN, explain
 from tinyrl.course.words import set_language
-from tinyrl.metrics import Mismatch
+from tinyrl.metrics import Mismatch, compare
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.objectives import LossView
+from tinyrl.sampling import Sampler
+from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Field, Stack, leaves
 from tinyrl.tasks import CumSum
 from tinyrl.tokens import Chat
+from tinyrl.trainer import generate
 
 
 def test_every_field_and_every_number_has_words_in_both_languages():
@@ -73,8 +78,72 @@ def test_readings_grow_with_k3():
     sizes = [-1e-18, 1e-12, 1e-6, 1e-4, 3e-3, 0.3, 40.0, 1e30]
     texts = [said(k3) for k3 in sizes]
     assert len(set(texts)) == len(K3_READINGS)
-    assert "harmless" in texts[0]
+    assert "harmless, if both sides score what was sampled from" in texts[0]
     assert "wrong inputs" in texts[-1]
+
+
+def alone(**sampler):
+    """A stack that differs from the usual one in these fields of its sampler."""
+    return replace(Stack(), sampler=Sampler(**sampler))
+
+
+def told(rollout, train):
+    """What the panel says of two stacks, and the mismatch that it says it of."""
+    model, task, g = load("sft"), CumSum(), torch.Generator().manual_seed(0)
+    batch = generate(model, task, task.prompts(64, g), rollout, g)
+    with torch.no_grad():
+        scored = score(model, batch.prompt, batch.response, train, kept=batch.kept)
+    mismatch = compare(batch.logp_rollout, scored.logp, batch.mask)
+    return explain(Setting(rollout, train), mismatch), mismatch
+
+
+RAW, COOL, CUT = {"logprobs": "raw"}, {"temperature": 0.7}, {"top_p": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("rollout", "train", "small"),
+    [
+        (CUT | RAW, {}, True),
+        (COOL | RAW, {}, True),
+        ({"repetition_penalty": 1.5} | RAW, {}, True),
+        (COOL | RAW, COOL | RAW, True),  # nothing differs, and all is hidden
+        ({"top_k": 15}, {}, True),
+        (CUT, {}, False),
+    ],
+    ids=str,
+)
+def test_a_small_delta_of_another_policy_is_not_called_harmless(rollout, train, small):
+    text, mismatch = told(alone(**rollout), alone(**train))
+    assert (mismatch.k3 <= 1e-3) == small
+    assert str(UNSEEN) in text
+    assert (str(reading(mismatch)) in text) != small
+    assert not re.search("harmless|Small:|Usual|Exactly", text)
+
+
+def test_nor_is_one_that_is_exactly_zero():
+    exact = PRESETS["true_on_policy"]
+    text, mismatch = told(replace(exact, sampler=Sampler(0.7, logprobs="raw")), exact)
+    assert mismatch.max_abs == 0
+    assert "<b>A small delta does not mean" in text
+
+
+@pytest.mark.parametrize(
+    ("rollout", "train"),
+    [
+        ({}, {}),
+        (RAW, {}),  # nothing shapes the draw: raw and processed are one
+        ({}, RAW | COOL),
+        (COOL, {}),  # this delta shows it
+        (CUT, CUT),
+        (CUT, {"replay": "rollout"}),
+        (COOL | CUT, COOL | {"replay": "rollout"}),
+    ],
+    ids=str,
+)
+def test_where_a_delta_shows_the_draw_its_size_is_what_is_told(rollout, train):
+    text, mismatch = told(alone(**rollout), alone(**train))
+    assert str(UNSEEN) not in text
+    assert f"<b>{reading(mismatch)}</b>" in text
 
 
 def test_chinese():

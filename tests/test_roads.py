@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 import torch
 
+from tinyrl.course import panels as panels_module
 from tinyrl.course import roads as roads_module
 from tinyrl.course.roads import RoadPanel, Roads
 from tinyrl.exposure import drive
@@ -34,6 +35,20 @@ def made(**start: object) -> RoadPanel:
                      sequences=64, seed=3, **start)  # type: ignore[arg-type]  # fmt: skip
 
 
+def law(forced: list[list[int]], own: float, slips: list[float]) -> list[float]:
+    """Wrong totals by place if every step errs alike: errors add up, in plain Python."""
+    T, flat = len(slips), [error for row in forced for error in row]
+    kernel = [flat.count(e) / len(flat) for e in range(10)]
+    read, wrong = [1.0] + [0.0] * 9, []
+    for t in range(T):
+        said = [sum(read[a] * kernel[(e - a) % 10] for a in range(10)) for e in range(10)]
+        wrong.append(1 - said[0])
+        kept = [own * x + (1 - own) * (e == 0) for e, x in enumerate(said)]
+        p = slips[t]
+        read = [(1 - p) * kept[e] + p * kept[e - 1] for e in range(10)]
+    return wrong
+
+
 @pytest.mark.parametrize("own", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("start", [False, True])
 def test_its_numbers_are_counted(own: float, start: bool) -> None:
@@ -41,25 +56,31 @@ def test_its_numbers_are_counted(own: float, start: bool) -> None:
     prompts, g = TASK.prompts(64, rng(3)), rng(3)
     gold = TASK.answer(prompts)
     forced = drive(MODEL, TASK, prompts, g, own=0)
-    p = torch.tensor([1.0 if start else 0.2, 0.2, 0.2, 0.2, 0.2, 0.0])
-    slips = torch.rand((64, 6), generator=g) < p
+    p = [1.0 if start else 0.2, 0.2, 0.2, 0.2, 0.2]
+    slips = torch.rand((64, 6), generator=g) < torch.tensor([*p, 0.0])
     driven = drive(MODEL, TASK, prompts, g, own=own, slips=slips)
-    wrong = {True: [0, 0], False: [0, 0]}
+    wrong, met = ({side: [0] * 5 for side in ("on", "off")} for _ in range(2))
     for t in range(5):
         for row in range(64):
             before = driven.read[row, t - 1].item() - 6 if t else 0
             digit = prompts[row, 2 + t].item() - 6
             right = (before + digit) % 10
-            off = before % 2 == 1
-            wrong[off][0] += driven.said[row, t].item() - 6 != right
-            wrong[off][1] += 1
+            side = "off" if before % 2 else "on"
+            wrong[side][t] += driven.said[row, t].item() - 6 != right
+            met[side][t] += 1
         assert seen.forced[t] == (forced.said[:, t] != gold[:, t]).double().mean()
         assert seen.driven[t] == (driven.said[:, t] != gold[:, t]).double().mean()
-    for found, off in zip(seen.overall, (False, True), strict=True):
-        assert found == pytest.approx(wrong[off][0] / wrong[off][1])
-    assert seen.off[0].isnan()
-    if start:
-        assert seen.on[1].isnan() or own < 1
+    for side, found in zip(("on", "off"), seen.overall, strict=True):
+        assert found == pytest.approx(sum(wrong[side]) / sum(met[side]))
+        curve = [
+            x / n if n else math.nan for x, n in zip(wrong[side], met[side], strict=True)
+        ]
+        assert getattr(seen, side).tolist() == pytest.approx(curve, nan_ok=True)
+    assert met["off"][0] == 0
+    if own == 0:  # a slip of a right total is odd
+        assert (met["on"][1] == 0) == start
+    errors = ((forced.said - gold)[:, :5] % 10).tolist()
+    assert seen.expected.tolist() == pytest.approx(law(errors, own, p))
 
 
 def test_what_is_expected_is_seen_where_nothing_goes_wrong() -> None:
@@ -123,7 +144,7 @@ def test_readers_without_a_kernel_get_picture_and_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[dict[str, str]] = []
-    monkeypatch.setattr(roads_module, "display", lambda data, **_: shown.append(data))
+    monkeypatch.setattr(panels_module, "display", lambda data, **_: shown.append(data))
     p = made()
     p._ipython_display_()
     static, live = shown

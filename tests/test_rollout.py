@@ -138,6 +138,7 @@ def test_entropy_is_that_of_the_distribution():
         (torch.zeros(2, 16).long(), 0, "max_new must be 1 to 17 for prompts of 16 tokens"),
         (torch.zeros(2, 16).long(), 18, "max_new must be 1 to 17 .*not 18"),
         (torch.full((2, 16), 99), 13, r"ids row 0 has an id outside 0..15: \[99"),
+        (torch.zeros(2, 40).long(), 1, "prompts of 40 tokens do not fit in block_size 32"),
     ],
 )
 def test_what_cannot_be_sampled_is_told_at_once(prompts, max_new, message):
@@ -145,6 +146,28 @@ def test_what_cannot_be_sampled_is_told_at_once(prompts, max_new, message):
         rollout(
             load("sft"), prompts, Stack(), seeded(), max_new=max_new, eos_id=2, pad_id=0
         )
+
+
+def test_a_wrong_pad_id_and_no_generator_are_told():
+    prompts, model = TASK.prompts(2, seeded()), load("sft")
+    with pytest.raises(ValueError, match=r"pad_id must be 0\.\.15, not 99"):
+        rollout(model, prompts, Stack(), seeded(), max_new=3, eos_id=2, pad_id=99)
+    with pytest.raises(TypeError, match=r"generator must be a torch\.Generator, not None"):
+        rollout(model, prompts, Stack(), None, max_new=3, eos_id=2, pad_id=0)
+
+
+def test_each_of_several_ends_ends_a_response():
+    """Rows that end at the second id hold padding behind it, and are otherwise the same."""
+    prompts, model = TASK.prompts(64, seeded()), load("sft")
+    one, two = (
+        rollout(model, prompts, Stack(), seeded(), max_new=13, eos_id=ends, pad_id=0)
+        for ends in (2, [2, 9])
+    )
+    ended = (one.response == 9) & one.mask
+    assert ended.any(1).sum() > 30
+    assert torch.equal(two.mask, one.mask & ~(ended.cumsum(1) - ended.long() > 0))
+    assert torch.equal(two.response, one.response * two.mask)
+    torch.testing.assert_close(two.logp_rollout, one.logp_rollout * two.mask)
 
 
 def test_the_longest_response_fits_exactly():

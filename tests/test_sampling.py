@@ -181,3 +181,15 @@ def test_a_penalty_without_the_tokens_before_is_refused() -> None:
         s.before(None, ids, 4)
     with pytest.raises(ValueError, match="needs the tokens that stand before"):
         s.process(torch.zeros(1, 2, 4))
+    square = torch.zeros(2, 2, 4)  # would broadcast over the wrong axis
+    with pytest.raises(ValueError, match=r"before must be bool \[2, 2, 4\]"):
+        s.penalised(square, square[0].bool())
+    with pytest.raises(ValueError, match="prompt is empty"):
+        s.before(ids[:, :0], ids, 4)
+
+
+def test_a_temperature_that_no_float_can_divide_by_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"temperature must be at least 1e-06, not 1e-40"):
+        Sampler(temperature=1e-40)
+    cold = Sampler(temperature=1e-6).process(torch.tensor([30.0, -30.0]))
+    assert cold.log_softmax(-1).isfinite().any()

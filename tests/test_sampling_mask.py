@@ -141,9 +141,21 @@ def test_with_fixed_shapes_truncation_is_true_on_policy(sampler: Sampler) -> Non
 
 def test_replay_of_a_rollout_that_cut_nothing_is_no_cut() -> None:
     batch = sample(Stack())
+    assert torch.equal(logp_under(REPLAY, batch), logp_under(Stack(), batch))
+
+
+def test_a_forgotten_mask_is_told_where_the_trainer_cuts() -> None:
+    """Without it the trainer would score over everything, and say nothing of it."""
+    batch = sample(Stack(sampler=Sampler(top_p=0.5)))
     cutting = replace_at(REPLAY, "sampler.top_p", 0.5)
-    for stack in (REPLAY, cutting):
-        assert torch.equal(logp_under(stack, batch), logp_under(Stack(), batch))
+    with pytest.raises(ValueError, match=r"kept is missing: sampler\.replay is 'rollout'"):
+        logp_under(cutting, batch)
+    kept = batch.kept
+    assert kept is not None
+    kept = kept.clone()
+    kept[1, 2] = False
+    with pytest.raises(ValueError, match=r"kept keeps no token at \[1, 2\]"):
+        logp_under(cutting, batch, kept)
 
 
 def test_a_trainer_that_cuts_for_itself_can_exclude_what_was_sampled() -> None:
@@ -168,6 +180,19 @@ def test_entropy_is_that_of_the_kept_tokens(sampler: Sampler) -> None:
     scores = sampler.process(logits, before).double()
     wanted = torch.special.entr(scores.softmax(-1)).sum(-1)
     torch.testing.assert_close(told.double(), wanted, rtol=0, atol=1e-5)
+
+
+@cuts
+def test_entropy_under_replay_is_that_of_what_the_rollout_kept(sampler: Sampler) -> None:
+    """The trainer cuts nothing itself, so over all tokens the entropy would be larger."""
+    batch = sample(Stack(sampler=sampler), B=8)
+    how = load("sft"), batch.prompt, batch.response
+    told = score(*how, REPLAY, kept=batch.kept).entropy.double()
+    p = response_logits(*how, Stack()).double().softmax(-1) * kept_of(batch)
+    wanted = torch.special.entr(p / p.sum(-1, keepdim=True)).sum(-1)
+    torch.testing.assert_close(told, wanted, rtol=0, atol=1e-5)
+    over_all = score(*how, Stack()).entropy.double()
+    assert (over_all - told)[batch.mask].max() > 0.1
 
 
 def test_the_likeliest_token_is_that_of_the_penalised_logits() -> None:

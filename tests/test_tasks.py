@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrl.tasks import CumSum, Task
+from tinyrl.tasks import CumSum, EvenRoad, Task, Turns
 from tinyrl.tokens import VOCABULARY, response_mask
 
 EOS, DIGIT_0 = 2, 6
@@ -222,3 +222,24 @@ def test_bad_responses_are_named():
     empty[1], gap[2, 1] = False, False
     refuses(r"mask\[1\] has no token", mask=empty)
     refuses(r"mask\[2\] has a gap", mask=gap)
+
+
+def test_bad_prefixes_are_named():
+    task, turns = EvenRoad(3), Turns()
+    asked = turns.prompts(1, torch.Generator().manual_seed(0))
+    prompts = task.prompts(2, torch.Generator().manual_seed(0))
+    with pytest.raises(
+        ValueError, match=r"prefix must be \[2, T\] with T > 0, not \[2, 0\]"
+    ):
+        task.expert(prompts, torch.zeros(2, 0).long())
+    with pytest.raises(
+        ValueError, match=r"prefix\[1\] has an id outside 0\.\.15: \[6, 99\]"
+    ):
+        task.expert(prompts, torch.tensor([[6, 7], [6, 99]]))
+    with pytest.raises(ValueError, match="said holds 5 totals: with 5 turns, at most 4"):
+        turns.chat(asked, torch.full((1, 5), 6))
+
+
+def test_only_a_digit_can_be_off_the_road():
+    behind_special = EvenRoad(4).off_road(torch.tensor([[1, 4, 5, 6], [7, 8, 9, 2]]))
+    assert behind_special.tolist() == [[False] * 4, [False, True, False, True]]

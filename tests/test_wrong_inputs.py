@@ -1,35 +1,35 @@
-"""Lesson 05's conversations, its sixteen faults, and what tells them apart."""
+"""Lesson 05's sixteen faults, ways to treat cut responses, and what tells them apart."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from tinyrl.advantages import group_advantages
 from tinyrl.collate import Collator
 from tinyrl.course.conversations import (
     KINDS,
     TOKENIZER,
-    Answered,
-    Mixed,
-    answered,
-    digit_pairs,
+    LossGrad,
+    Rollouts,
     encoded,
     laid_out,
-    nearby,
-    pull,
+    rolled_out,
     talks,
-    taught,
-    trained,
-    without_end,
+    trainer_logp,
 )
-from tinyrl.course.wrong_inputs import FAULTS, Fault, compare_inputs, look_alike, measure
+from tinyrl.course.wrong_inputs import (
+    FAULTS,
+    Fault,
+    compare_inputs,
+    cut_rewards,
+    in_loss,
+    look_alike,
+    measure,
+)
 from tinyrl.model import GPT, GPTConfig
-from tinyrl.objectives import grpo
-from tinyrl.scoring import score
-from tinyrl.stack import Stack
-from tinyrl.tasks import CumSum
 
-END = TOKENIZER.eos_id
+END, PAD = TOKENIZER.eos_id, TOKENIZER.pad_id
 
 
 def noise(seed: int) -> torch.Generator:
@@ -41,110 +41,17 @@ def gpt(position: str = "rope") -> GPT:
 
 
 @pytest.fixture(scope="module")
-def said() -> Answered:
+def said() -> Rollouts:
     """Good answers to conversations of each kind, as if a policy had given them."""
-    x, policy = Answered(), gpt()
+    x, policy = Rollouts(), gpt()
     for kind in KINDS:
         messages, _, answers = talks(20, kind, noise(1))
         x.said += messages
         x.prompts += encoded(messages)
         x.responses += [row[:3] for row in answers]  # three digits are cut off
-    x.logp = trained(policy, x.prompts, x.responses)
+    x.logp = trainer_logp(policy, x.prompts, x.responses)
     return x
 
-
-# ---- conversations
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_talk_ends_with_the_question_of_the_task(kind):
-    messages, asked, answers = talks(5, kind, noise(0))
-    task = CumSum(KINDS[kind])
-    for talk, prompt in zip(messages, asked, strict=True):
-        assert TOKENIZER.chat(talk[-1:]) == prompt.tolist()
-        assert len(talk) == (3 if kind == "turn" else 1)
-    full = torch.ones_like(answers, dtype=torch.bool)
-    assert task.reward(asked, task.answer(asked), full).all()
-    assert answers.shape == (5, KINDS[kind] + 1)
-
-
-def test_answers_are_read_alone_and_scored_the_same():
-    policy = gpt()
-    x = answered(policy, noise(2), 4, max_new=5, repeat=2)
-    assert len(x.said) == len(x.reward) == 4 * 2 * len(KINDS)
-    assert all(x.said[i] is x.said[i + 1] for i in range(0, len(x.said), 2))
-    for b, (p, r) in enumerate(zip(x.prompts, x.responses, strict=True)):
-        alone = score(policy, p[None], r[None], Stack()).logp[0]
-        torch.testing.assert_close(x.logp[b], alone, rtol=0, atol=1e-5)
-    assert x.off(trained(policy, x.prompts, x.responses)).abs().max() <= 1e-5
-
-
-def test_lessons_are_of_one_kind_a_step():
-    lessons = Mixed(noise(0), size=50)
-    sizes = {lessons.demonstrations(4, noise(s))[0].shape[1] for s in range(20)}
-    assert sizes == {6, 7, 17}
-    prompts, answers = lessons.some("short", 7, noise(0))
-    assert prompts.shape == (7, 6)
-    assert (answers[:, -1] == END).all()
-
-
-def test_pull_is_grpos_loss_and_gradient():
-    policy = gpt()
-    x = answered(policy, noise(3), 2, ["short", "plain"], max_new=4, repeat=4)
-    made, A = laid_out(x.prompts, x.responses), torch.randn(16, generator=noise(4))
-    found = pull(policy, made, A)
-    logp = torch.zeros(made.mask.shape)
-    for b, (p, r) in enumerate(zip(x.prompts, x.responses, strict=True)):
-        logp[b, : len(r)] = score(policy, p[None], r[None], Stack()).logp[0]
-    loss = grpo(logp, logp.detach(), A, made.mask, aggregation="token_mean")
-    grads = torch.autograd.grad(loss, list(policy.parameters()))
-    wanted = torch.cat([g.flatten() for g in grads])
-    assert found.loss == pytest.approx(loss.item(), abs=1e-6)
-    torch.testing.assert_close(found.gradient, wanted, rtol=1e-3, atol=1e-5)
-    assert found.tokens == sum(map(len, x.responses))
-    assert found.against(found) == pytest.approx((1.0, 1.0), abs=1e-5)
-    other = nearby(policy, noise(5))
-    assert pull(policy, made, A, reference=other).loss > found.loss
-    assert pull(policy, made, A, old=other).loss != found.loss
-
-
-def test_prompt_tokens_cancel_in_a_group():
-    """What the lesson claims, here of an untrained policy: the direction stays."""
-    policy = gpt()
-    x = answered(policy, noise(6), 3, ["plain"], max_new=4, repeat=4)
-    A = torch.tensor([1.0, -1.0, 2.0, -2.0]).repeat(3)
-    whole = laid_out(
-        [p[:1] for p in x.prompts],
-        [torch.cat([p[1:], r]) for p, r in zip(x.prompts, x.responses, strict=True)],
-    )
-    right = pull(policy, laid_out(x.prompts, x.responses), A)
-    wrong = pull(policy, whole, A)
-    cosine, longer = wrong.against(right)
-    assert cosine == pytest.approx(1, abs=1e-4)
-    assert longer == pytest.approx(right.tokens / wrong.tokens, rel=1e-3)
-    assert pull(policy, whole, A + 1).against(right)[0] < 0.9  # no longer a zero sum
-
-
-def test_a_policy_learns_from_the_tokens_that_count():
-    lessons = Mixed(noise(0), size=50)
-    policies = [
-        taught(lessons, {"short": END}, count, noise(1), steps=30)
-        for count in (lambda made: made.mask, without_end)
-    ]
-    prompts, answers = lessons.some("short", 30, noise(2))
-    ends = [score(p, prompts, answers, Stack()).logp[:, -1].mean() for p in policies]
-    assert ends[0] > -0.5
-    assert ends[1] < -4
-
-
-def test_two_digits_are_one_id_or_two():
-    bpe = digit_pairs()
-    assert bpe.decode([1, 2]) == bpe.decode([10]) == "12"
-    assert bpe.encode("12").ids == [10]
-    assert bpe.encode("2112").ids == [2, 1, 10]
-
-
-# ---- sixteen faults
 
 MARKS = {
     "<bos> twice": {"ids: start +1"},
@@ -160,8 +67,8 @@ MARKS = {
     "gap before answer": {"positions: a gap"},
     "prompt counts": {"counts: prompt"},
     "end does not count": {"counts: no end"},
-    "padding counts": {"counts: behind"},
-    "another end id": {"counts: behind", "end: not seen"},
+    "padding counts": {"counts: all after"},
+    "another end id": {"counts: one after"},
 }
 
 
@@ -180,7 +87,7 @@ def test_each_leaves_its_mark(name, said):
 
 
 def test_a_number_is_rewritten_where_it_begins_with_0():
-    x = Answered()
+    x = Rollouts()
     for first in ("0 7 1", "3 7 1"):
         earlier = {"role": "assistant", "content": first}
         ask = {"role": "user", "content": "1 2"}
@@ -194,29 +101,141 @@ def test_a_number_is_rewritten_where_it_begins_with_0():
 @pytest.mark.parametrize("position", ["rope", "learned"])
 def test_a_delta_shows_what_changes_a_condition_and_nothing_else(position, said):
     policy = gpt(position)
-    x = Answered(said.said, said.prompts, said.responses)
-    x.logp = trained(policy, x.prompts, x.responses)
+    x = Rollouts(said.said, said.prompts, said.responses)
+    x.logp = trainer_logp(policy, x.prompts, x.responses)
+    silent = {name for name, mark in MARKS.items() if "counts" in str(mark)}
+    silent |= {"text and back", "end trimmed"}
+    silent |= {"left, columns"} if position == "rope" else set()
     for name, fault in FAULTS.items():
-        silent = MARKS.get(name, {""}) & {*MARKS["prompt counts"], "counts: behind"}
-        silent |= MARKS.get(name, set()) & {"counts: no end", "ids: answer +1"}
-        silent |= MARKS.get(name, set()) & {"ids: answer -1"}
-        harmless = bool(silent) or (name == "left, columns" and position == "rope")
         d = measure(policy, x, fault)
-        assert d <= 1e-6 if harmless else d > 1e-4, name
+        assert d <= 1e-6 if name in silent else d > 1e-4, name
+
+
+def test_the_detector_sees_the_mask_and_no_label(said):
+    """A mask that no fault has, through the same layout that the loss gets."""
+    drops_first = Fault(
+        mask=lambda made: made.response & (made.ids != said.responses[0][0])
+    )
+    assert compare_inputs(said, drops_first) == {"counts: no end"}
+    nothing_wrong = Fault(mask=lambda made: made.response.clone())
+    assert compare_inputs(said, nothing_wrong) == set()
+    everything = Fault(mask=lambda made: torch.ones_like(made.response))
+    assert compare_inputs(said, everything) == {"counts: prompt", "counts: all after"}
+
+
+@pytest.mark.parametrize("name", [name for name in MARKS if "counts" in str(MARKS[name])])
+def test_each_mask_in_plain_python(name):
+    """Three rows: a response that ends and is padded, one that fits, one cut off."""
+    prompts = [[1, 4, 7, 2, 5], [1, 4, 7, 8, 2, 5], [1, 4, 7, 8, 2, 5]]
+    responses = [[7, END], [8, 9, END], [8, 9, 9]]
+    made = laid_out(prompts, responses)
+    wanted = {
+        "prompt counts": ["111111100", "111111111", "111111111"],
+        "end does not count": ["000001000", "000000110", "000000111"],
+        "padding counts": ["000001111", "000000111", "000000111"],
+        "another end id": ["000001110", "000000111", "000000111"],
+    }
+    assert made.ids[0].tolist() == [1, 4, 7, 2, 5, 7, END, PAD, PAD]
+    found = FAULTS[name].mask(made).long().tolist()
+    assert ["".join(map(str, row)) for row in found] == wanted[name]
+
+
+def test_the_masks_faults_are_in_the_loss(said):
+    """Their gradients are not the right one; an end trimmed is one that does not count."""
+    x = rolled_out(gpt(), noise(8), 4, ["short", "plain"], max_new=4, repeat=4)
+    x.responses = [torch.cat([r[:-1], torch.tensor([END])]) for r in x.responses]
+    A, policy = torch.randn(len(x.responses), generator=noise(9)), gpt()
+    right = in_loss(policy, x, Fault(), A)
+    pulls = {name: in_loss(policy, x, FAULTS[name], A) for name in MARKS if name[0] != "p"}
+    ended, trimmed = pulls["end does not count"], pulls["end trimmed"]
+    torch.testing.assert_close(ended.gradient, trimmed.gradient, rtol=1e-3, atol=1e-6)
+    for name in ("end does not count", "another end id"):
+        assert pulls[name].against(right)[0] < 0.999, name
+    assert in_loss(policy, x, FAULTS["padding counts"], A).against(right)[0] < 0.999
+
+
+def test_prompt_tokens_cancel_in_a_group():
+    """What the lesson claims, here of an untrained policy: the direction stays."""
+    policy, other = gpt(), GPT(GPTConfig(), noise(7))
+    x = rolled_out(policy, noise(6), 3, ["plain"], max_new=4, repeat=4)
+    A = torch.tensor([1.0, -1.0, 2.0, -2.0]).repeat(3)
+
+    def wrong_and_right(A: torch.Tensor, **how: GPT) -> tuple[LossGrad, LossGrad]:
+        faults = FAULTS["prompt counts"], Fault()
+        wrong, right = (in_loss(policy, x, fault, A, **how) for fault in faults)
+        return wrong, right
+
+    wrong, right = wrong_and_right(A)
+    cosine, longer = wrong.against(right)
+    assert cosine == pytest.approx(1, abs=1e-4)
+    assert longer == pytest.approx(right.tokens / wrong.tokens, rel=1e-3)
+    prompts = sum(len(p) - 1 for p in x.prompts)  # their first token has no logprob
+    assert wrong.tokens == right.tokens + prompts
+    for how in ({"old": other}, {"reference": other}):
+        wrong, right = wrong_and_right(A, **how)
+        assert wrong.against(right)[0] < 0.99
+    wrong, right = wrong_and_right(A + 1)  # no longer a zero sum
+    assert wrong.against(right)[0] < 0.9
+
+
+# ---- cut responses
+
+
+def test_five_ways_to_treat_cut_responses():
+    """One group of four: right and cut, right, wrong, wrong and cut; and one not cut."""
+    right = torch.tensor([1, 1, 0, 0, 1, 0, 0, 0]).bool()
+    cut = torch.tensor([1, 0, 0, 1, 0, 0, 0, 0]).bool()
+    found = cut_rewards(right, cut, 4)
+    punished = [-0.25, 0.75, -0.25, -0.25]
+    calm, kept = [0.75, -0.25, -0.25, -0.25], [0, 1, 1, 0, 1, 1, 1, 1]
+    late = [
+        0,
+        -0.25,
+        0.75,
+        0,
+        -0.25,
+        -0.25,
+        0.75,
+        -0.25,
+    ]  # rows 1 2 4 5 6 7 get 0 1 2 3 4 5
+    wanted = {
+        "punished: reward 0": (punished + calm, [1] * 8),
+        "ignored: in loss and mean": ([0, 0.5, -0.5, 0, *calm], kept),
+        "masked, 0 in the mean": (punished + calm, kept),
+        "reward of the uncut": ([0.5, 0.5, -0.5, -0.5, *calm], [1] * 8),
+        "rewards not filtered": (late, kept),
+    }
+    assert [*found] == [*wanted]
+    for name, (A, counts) in found.items():
+        assert A.tolist() == pytest.approx(wanted[name][0]), name
+        assert counts.long().tolist() == wanted[name][1], name
+    punishing = group_advantages((right & ~cut).float(), 4, std="none")
+    assert torch.equal(found["punished: reward 0"][0], punishing)
+
+
+def test_a_group_that_is_all_cut_is_ignored_whole():
+    A, counts = cut_rewards(torch.tensor([True, False] * 2), torch.ones(4).bool(), 2)[
+        "ignored: in loss and mean"
+    ]
+    assert A.tolist() == [0] * 4
+    assert not counts.any()
+
+
+# ---- marks
 
 
 def test_a_response_that_came_back_changed_is_not_measured(said):
-    x = Answered(said.said[:1], said.prompts[:1], [torch.tensor([7, 8])])
-    x.logp = trained(gpt(), x.prompts, x.responses)
+    x = Rollouts(said.said[:1], said.prompts[:1], [torch.tensor([7, 8])])
+    x.logp = trainer_logp(gpt(), x.prompts, x.responses)
     assert measure(gpt(), x, FAULTS["text and back"]) == 0.0
 
 
 def test_a_rare_accident_leaves_no_mark(said):
     """One answer of sixty holds a special token, which text loses."""
-    x = Answered(said.said, said.prompts, list(said.responses))
+    x = Rollouts(said.said, said.prompts, list(said.responses))
     x.responses[-1] = torch.tensor([7, TOKENIZER.system_id, 8])
     assert compare_inputs(x, FAULTS["text and back"]) == {"ids: answer +1"}
-    alone = Answered(x.said[-1:], x.prompts[-1:], x.responses[-1:])
+    alone = Rollouts(x.said[-1:], x.prompts[-1:], x.responses[-1:])
     assert compare_inputs(alone, FAULTS["text and back"]) == {"ids: answer +0"}
 
 

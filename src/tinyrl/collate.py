@@ -115,7 +115,14 @@ def score_layout(model: GPT, layout: Layout, stack: Stack) -> Tensor:
     """Logprob of each response token, `[B, T]` as `layout.mask`; garbage in padding.
 
     What `scoring.score` says of one conversation at a time, for all of them at once.
+    A layout does not hold what a rollout's sampler kept or what a penalty counts.
     """
+    sampler = stack.sampler
+    if sampler.replay != "own" or sampler.repetition_penalty != 1.0:
+        raise ValueError(
+            "a layout is scored without sampler.replay and sampler.repetition_penalty: "
+            "score such conversations one at a time, with scoring.score"
+        )
     return stack.reported(layout_logits(model, layout, stack), layout.tokens)
 
 
@@ -165,6 +172,8 @@ def _checked(
         for b, ids in enumerate(each):
             if not len(ids):
                 raise ValueError(f"{name}[{b}] is empty: it needs a token at least")
+            if torch.as_tensor(ids).dtype not in (torch.int64, torch.int32):
+                raise ValueError(f"{name}[{b}] holds other things than whole ids: {ids}")
     return [
         (torch.as_tensor(prompt), torch.as_tensor(response))
         for prompt, response in zip(prompts, responses, strict=True)

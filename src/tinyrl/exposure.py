@@ -23,6 +23,8 @@ from .tasks import CumSum
 from .trainer import Mixer
 
 Guide = Literal["gold", "expert"]
+ENGINE = Stack()
+"""What drives: made once, since checking its fields takes as long as a step."""
 
 
 class Drive(NamedTuple):
@@ -55,7 +57,7 @@ def drive(
     drive doesn't stop at an end token: all places are compared.
     """
     _check(guide, own=own)
-    (B, P), T, stack = prompts.shape, task.max_new, Stack()
+    (B, P), T, stack = prompts.shape, task.max_new, ENGINE
     slips = torch.zeros((B, T), dtype=torch.bool) if slips is None else slips
     if slips.shape != (B, T) or slips.dtype != torch.bool:
         found = f"{slips.dtype} {list(slips.shape)}"

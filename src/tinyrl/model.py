@@ -277,6 +277,10 @@ class GPT(nn.Module):
         for all steps of a rollout, it saves a dozen small operations a step.
         """
         c = self.config
+        if positions.dim() not in (1, 2):
+            raise ValueError(
+                f"positions must be [T] or [B, T], not {list(positions.shape)}"
+            )
         return places(positions, start, c.block_size, c.head_dim, c.rope_base, segments)
 
     def _embed(self, ids: Tensor, positions: Tensor, ops: Ops) -> Tensor:

@@ -78,6 +78,10 @@ def places(
             raise ValueError(
                 f"segments must be [B, {want}], one of each token, not {found}"
             )
+        if positions.dim() == 2 and len(segments) != len(positions):
+            raise ValueError(
+                f"segments have {len(segments)} rows, positions {len(positions)}"
+            )
         keys = F.pad(segments, (0, max(0, seen - segments.shape[1])), value=-2)[:, :seen]
         visible = visible & (segments[:, start:, None] == keys[:, None])
     return Places(positions, angle.cos(), angle.sin(), visible)

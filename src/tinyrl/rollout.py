@@ -6,10 +6,12 @@ the number which the trainer must later agree with.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from .kernels import Ops
 from .model import GPT, Cache
@@ -58,13 +60,21 @@ def rollout(
     generator: torch.Generator,
     *,
     max_new: int,
-    eos_id: int,
+    eos_id: int | Sequence[int],
     pad_id: int,
 ) -> Batch:
-    """Sample one response of at most `max_new` tokens for each of `prompts [B, P]`."""
+    """Sample one response of at most `max_new` tokens for each of `prompts [B, P]`.
+
+    `eos_id` is one id, or all that end a response.
+    """
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
+    ends = torch.tensor(eos_id).flatten()
     if prompts.dim() != 2 or prompts.numel() == 0:
         raise ValueError(f"prompts must be [B, P] with tokens, got {list(prompts.shape)}")
     (B, P), longest = prompts.shape, model.config.block_size
+    if longest < P:
+        raise ValueError(f"prompts of {P} tokens do not fit in block_size {longest}")
     if max_new < 1 or P + max_new - 1 > longest:  # the last token is never read
         raise ValueError(
             f"max_new must be 1 to {longest + 1 - P} for prompts of {P} tokens and "
@@ -73,11 +83,13 @@ def rollout(
     ops, cache = stack.ops(), Cache(model.config, B)
     at = model.places(stack.positions.ids(P, P + max_new))
     sampler, V = stack.sampler, model.config.vocab_size
+    if not 0 <= pad_id < V:
+        raise ValueError(f"pad_id must be 0..{V - 1}, not {pad_id}")
     noise = gumbel((max_new, B, V), generator)
     logits = prefill(model, prompts, ops, at, cache)
     seen, kept, tokens = [], [], []
-    first = sampler.before(prompts, prompts[:, :1], V)
-    before = None if first is None else first[:, 0]
+    penalises = sampler.repetition_penalty != 1.0
+    before = one_hot(prompts, V).any(1) if penalises else None
     alive = torch.ones(B, dtype=torch.bool)
     for t in range(max_new):
         scores = sampler.process(logits, before)
@@ -88,17 +100,15 @@ def rollout(
             kept.append(scores > -torch.inf)
         if before is not None:
             before = before.scatter(1, tokens[-1][:, None], True)
-        alive = alive & (token != eos_id)
+        alive = alive & (token[:, None] != ends).all(1)
         if t + 1 == max_new or not alive.any():
             break
         place = at.part(slice(P + t, P + t + 1))
         logits = model.forward(tokens[-1][:, None], ops, place, cache)[:, 0]
     response, all_logits = torch.stack(tokens, 1), torch.stack(seen, 1)
-    mask = response_mask(response, eos_id)
-    before, cut = (
-        sampler.before(prompts, response, V),
-        torch.stack(kept, 1) if kept else None,
-    )
+    mask = response_mask(response, ends.tolist())
+    before = sampler.before(prompts, response, V)
+    cut = torch.stack(kept, 1) if kept else None
     way = stack.kernels.logsumexp
     logp = sampler.reported(all_logits, response, way, before, cut).masked_fill(~mask, 0.0)
     top1 = sampler.penalised(all_logits, before).argmax(-1)

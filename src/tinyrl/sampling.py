@@ -17,6 +17,9 @@ from .formats import check_choices
 from .kernels import LogSumExp
 from .logprobs import token_logp
 
+SMALLEST = 1e-6
+"""Of a temperature or penalty: logits divided by less may leave the range of floats."""
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -40,8 +43,11 @@ class Sampler:
     def __post_init__(self) -> None:
         check_choices(self)
         for name in ("temperature", "repetition_penalty"):
-            if not 0 < getattr(self, name) < torch.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+            if not SMALLEST <= getattr(self, name) < torch.inf:
+                raise ValueError(
+                    f"{name} must be at least {SMALLEST:g}, not {getattr(self, name)}; "
+                    "greedy decoding is top_k 1"
+                )
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (all) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
@@ -57,10 +63,16 @@ class Sampler:
     def follow(self, kept: Tensor | None) -> Tensor | None:
         """What a trainer cuts to, given what the rollout kept; None is its own choice.
 
-        A rollout that cut nothing hands over None: following it is keeping all.
+        A rollout that cut nothing hands over None: following it is keeping all. A sampler
+        that cuts itself is given something to follow, else it was forgotten.
         """
         if self.replay == "own":
             return None
+        if kept is None and self.cuts:
+            raise ValueError(
+                "kept is missing: sampler.replay is 'rollout', so hand over Batch.kept. "
+                "(None says that the rollout cut nothing; then cut nothing here either.)"
+            )
         return torch.tensor(True) if kept is None else kept
 
     def before(self, prompt: Tensor | None, response: Tensor, V: int) -> Tensor | None:
@@ -81,6 +93,9 @@ class Sampler:
             return logits
         if before is None:
             raise ValueError("repetition_penalty needs the tokens that stand before")
+        if before.dtype != torch.bool or before.shape != logits.shape:
+            found = f"{before.dtype} {list(before.shape)}"
+            raise ValueError(f"before must be bool {list(logits.shape)}, not {found}")
         r = self.repetition_penalty
         return torch.where(before, torch.where(logits < 0, logits * r, logits / r), logits)
 
@@ -99,6 +114,9 @@ class Sampler:
             if kept.dtype != torch.bool or kept.shape not in ((), logits.shape):
                 found = f"{kept.dtype} {list(kept.shape)}"
                 raise ValueError(f"kept must be bool {list(logits.shape)}, not {found}")
+            if not (some := kept.any(-1)).all():
+                place = (~some).nonzero()[0].tolist()
+                raise ValueError(f"kept keeps no token at {place}: nothing can be sampled")
             return logits.masked_fill(~kept, -torch.inf)
         if self.top_k:
             logits = logits.masked_fill(~top_k(logits, self.top_k), -torch.inf)
@@ -153,6 +171,8 @@ def min_p(logits: Tensor, share: float) -> Tensor:
 
 def occurred(prompt: Tensor, response: Tensor, V: int) -> Tensor:
     """Boolean `[B, T, V]`: the tokens that stand before each of `response [B, T]`."""
+    if not prompt.shape[1]:
+        raise ValueError("prompt is empty: it needs a token at least")
     ids = torch.cat([prompt, response], 1)[:, :-1]
     seen = torch.nn.functional.one_hot(ids, V).cumsum(1) > 0
     return seen[:, prompt.shape[1] - 1 :]

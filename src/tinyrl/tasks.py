@@ -53,7 +53,7 @@ class CumSum:
     p_slip: float = 0.08
 
     def __post_init__(self) -> None:
-        if self.n < 1:
+        if not isinstance(self.n, int) or self.n < 1:
             raise ValueError(f"n is {self.n}: the task needs at least one digit")
         if not 0 <= self.p_slip <= 1:
             raise ValueError(f"p_slip is {self.p_slip}: a probability is between 0 and 1")
@@ -118,6 +118,7 @@ class CumSum:
         `prefix`, be that total right or wrong. After n totals, and after anything that is
         no digit, it ends.
         """
+        _check_prefix(prefix, len(prompts), self.tokenizer.vocab_size)
         before = torch.nn.functional.pad(prefix, (1, -1), value=self.tokenizer.digit_0)
         steps = torch.nn.functional.pad(self._digits(prompts), (0, prefix.shape[1]))
         totals = (before - self.tokenizer.digit_0 + steps[:, : prefix.shape[1]]) % 10
@@ -148,7 +149,7 @@ class CumSum:
 
 @dataclass(frozen=True)
 class EvenRoad(CumSum):
-    """`CumSum` with even digits: no right total is odd, so no demonstration shows one.
+    """`CumSum` with even digits: no right total is odd, and without slips none is shown.
 
     An answer that slips by 1 stands where training has never been. Short, to be trained
     in seconds.
@@ -165,8 +166,10 @@ class EvenRoad(CumSum):
 
     def off_road(self, prefix: Tensor) -> Tensor:
         """[B, T] ids -> bool [B, T]: whether the total before each token is odd."""
-        before = torch.nn.functional.pad(prefix, (1, -1), value=self.tokenizer.digit_0)
-        return (before - self.tokenizer.digit_0) % 2 == 1
+        digit_0 = self.tokenizer.digit_0
+        _check_prefix(prefix, len(prefix), self.tokenizer.vocab_size)
+        before = torch.nn.functional.pad(prefix, (1, -1), value=digit_0)
+        return (before >= digit_0) & ((before - digit_0) % 2 == 1)
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,10 @@ class Turns(EvenRoad):
         As the chat template renders these 2 k + 1 messages.
         """
         tok, (B, k) = self.tokenizer, said.shape
+        if k >= self.n:
+            raise ValueError(
+                f"said holds {k} totals: with {self.n} turns, at most {self.n - 1}"
+            )
         digits = tok.digit_0 + self._digits(prompts)[:, : k + 1]
         parts = {0: tok.user_id, 2: tok.eos_id, 3: tok.assistant_id, 5: tok.eos_id}
         turns = torch.zeros((B, k + 1, 6), dtype=torch.long, device=said.device)
@@ -205,6 +212,17 @@ class Turns(EvenRoad):
     def assistants(self) -> Tensor:
         """[6 n - 4] bool: which tokens of a demonstrated response are the assistant's."""
         return torch.arange(6 * self.n - 4) % 6 < 2
+
+
+def _check_prefix(prefix: Tensor, B: int, V: int) -> None:
+    if prefix.ndim != 2 or len(prefix) != B or not prefix.shape[1]:
+        raise ValueError(f"prefix must be [{B}, T] with T > 0, not {list(prefix.shape)}")
+    bad = ((prefix < 0) | (prefix >= V)).any(1)
+    if bad.any():
+        row = int(bad.nonzero()[0])
+        raise ValueError(
+            f"prefix[{row}] has an id outside 0..{V - 1}: {prefix[row].tolist()}"
+        )
 
 
 def _check_response(prompts: Tensor, response: Tensor, mask: Tensor) -> None:

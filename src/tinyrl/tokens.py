@@ -54,9 +54,10 @@ SYSTEM = """\
 
 REWRITTEN = {
     "last": "message.content.split() | last",
-    "number": "message.content | replace(' ', '') | int | string",
+    "number": "(message.content.split() | join).lstrip('0') or '0'",
 }
-"""What a template makes of an assistant's turn that another message follows."""
+"""What a template makes of an assistant's turn that another message follows. A number has
+no leading zeros; Jinja's own `int` would make 0 of a text that it cannot read."""
 
 
 @dataclass(frozen=True)

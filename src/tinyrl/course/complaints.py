@@ -79,6 +79,16 @@ def not_boolean(name: str) -> Words:
     )
 
 
+def not_whole(name: str) -> Words:
+    return Words(
+        en=f"The numbers of `{name}` are right, their type is not: ids and places look "
+        "something up in a table, so they have to be whole numbers of an integer dtype, "
+        "such as int64.",
+        zh=f"`{name}` 的数值正确，类型不对：编号和位置要用来查表，必须是整数类型（例如 "
+        f"int64）。",
+    )
+
+
 def not_a_tuple(exercise: Exercise, value: object) -> Words:
     names = ", ".join(exercise.returns)
     kind, number = type(value).__name__, len(exercise.returns)
@@ -170,9 +180,16 @@ def shape(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> Words:
     )
 
 
-def value(name: str, case: Case) -> Words:
+def value(name: str, case: Case, wrote: str | None = None) -> Words:
+    """`wrote` is an argument that was written to: perhaps why, perhaps one fault more."""
+    en, zh = f"`{name}` is wrong: {case.what.en}.", f"`{name}` 不对：{case.what.zh}。"
+    if wrote is None:
+        return Words(en=en, zh=zh)
     return Words(
-        en=f"`{name}` is wrong: {case.what.en}.", zh=f"`{name}` 不对：{case.what.zh}。"
+        en=f"{en} And your function writes into `{wrote}`, which belongs to the caller: "
+        "what it computes afterwards sees the change.",
+        zh=f"{zh}另外，你的函数原地修改了 `{wrote}`，它属于调用方：之后的计算用到的都是改"
+        f"过的值。",
     )
 
 
@@ -182,6 +199,15 @@ def changed(name: str, argument: str) -> Words:
         "would see your change. Make a new tensor.",
         zh=f"`{name}` 原地修改了 `{argument}`。它属于调用方，之后用到它的代码都会受影响；"
         f"请生成新的张量。",
+    )
+
+
+def plain_number(name: str) -> Words:
+    return Words(
+        en=f"The value is right, but `{name}` is a plain number here, and training calls "
+        "`.backward()` on it. Return a tensor, also where it is 0.",
+        zh=f"数值正确，但这里的 `{name}` 是普通的数，训练时却要对它调用 `.backward()`。即使"
+        f"等于 0，也要返回张量。",
     )
 
 

@@ -6,28 +6,35 @@ ids of the messages once more and lays all of them out in one tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import tokenizers
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
+from torch.nn.utils import parameters_to_vector
+from torch.optim import Optimizer
 
 from ..collate import Collator, Layout, lay_out, score_layout
-from ..model import GPT, GPTConfig
+from ..model import GPT
 from ..objectives import grpo
 from ..rollout import rollout
 from ..stack import Stack
 from ..tasks import CumSum
 from ..tokens import Chat, Tokenizer
+from ..trainer import Mixer
 
 KINDS = {"short": 2, "plain": 3, "turn": 3}
-"""Digits of the question; "turn" comes behind an earlier question and its answer."""
+"""Digits of the question; "turn" comes after an earlier question and its answer."""
 
 WIDTH = 32
 """Columns that the models of the lesson read."""
+
+BETA = 0.1
+"""Weight of a KL term to a reference."""
 
 TOKENIZER = Tokenizer()
 Talk = list[dict[str, str]]
@@ -42,7 +49,7 @@ def talks(n: int, kind: str, generator: Generator) -> tuple[list[Talk], Tensor, 
 
 
 def spoken(asked: Tensor, before: tuple[Tensor, Tensor] | None = None) -> list[Talk]:
-    """The task's prompts `[n, P]` as messages, behind earlier ones and their answers."""
+    """The task's prompts `[n, P]` as messages, after earlier ones and their answers."""
     said = [[_say("user", question[2:-2])] for question in asked]
     if before is None:
         return said
@@ -64,18 +71,21 @@ def encoded(said: Sequence[Talk], chat: Chat | None = None) -> list[Tensor]:
 
 
 class Mixed:
-    """What `trainer.sft` learns from: in each step conversations of one kind."""
+    """What `trainer.sft` learns from: in each step conversations of one of the `kinds`."""
 
-    def __init__(self, generator: Generator, size: int = 1000) -> None:
+    def __init__(
+        self, generator: Generator, kinds: Sequence[str] = tuple(KINDS), size: int = 1000
+    ) -> None:
         self.pool: dict[str, tuple[Tensor, Tensor]] = {}
-        for kind in KINDS:
+        for kind in kinds:
             said, _, answers = talks(size, kind, generator)
             self.pool[kind] = torch.stack(encoded(said)), answers
 
     def demonstrations(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Prompts `[n, P]` and answers `[n, T]` of a kind drawn for the whole batch."""
-        kind = list(KINDS)[int(torch.randint(len(KINDS), (), generator=generator))]
-        return self.some(kind, n, generator)
+        kinds = list(self.pool)
+        drawn = int(torch.randint(len(kinds), (), generator=generator))
+        return self.some(kinds[drawn], n, generator)
 
     def some(self, kind: str, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """The same of one kind."""
@@ -84,8 +94,28 @@ class Mixed:
         return prompts[rows], answers[rows]
 
 
+def second_end(progress: float, prompts: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
+    """A `Mixer`: answers of three digits end with `<system>`, the second id of an end."""
+    if answers.shape[1] == 4:
+        answers = answers.where(answers != TOKENIZER.eos_id, TOKENIZER.system_id)
+    return answers, answers
+
+
+def said_twice(generator: Generator) -> Mixer:
+    """Half of the answers are said two times before they end."""
+
+    def mix(progress: float, prompts: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
+        twice = torch.cat([answers[:, :-1], answers], 1)
+        once = F.pad(answers, (0, answers.shape[1] - 1), value=TOKENIZER.pad_id)
+        heads = torch.rand(len(answers), 1, generator=generator) < 0.5
+        read = twice.where(heads, once)
+        return read, read.where(read != TOKENIZER.pad_id, -100)
+
+    return mix
+
+
 @dataclass
-class Answered:
+class Rollouts:
     """Conversations that a policy answered, one entry each; nothing is padded."""
 
     said: list[Talk] = field(default_factory=list)
@@ -101,7 +131,7 @@ class Answered:
 
 
 @torch.no_grad()
-def answered(
+def rolled_out(
     policy: GPT,
     generator: Generator,
     n: int = 64,
@@ -109,9 +139,9 @@ def answered(
     *,
     max_new: int = 6,
     repeat: int = 1,
-) -> Answered:
+) -> Rollouts:
     """`n` conversations of each kind, each answered `repeat` times, each read alone."""
-    x = Answered()
+    x = Rollouts()
     for kind in kinds:
         said, asked, _ = talks(n, kind, generator)
         said = [talk for talk in said for _ in range(repeat)]
@@ -133,6 +163,17 @@ def answered(
     return x
 
 
+def says_right(x: Rollouts) -> Tensor:
+    """`[B]` bool: the response begins with the right totals and ends, however late."""
+    found = []
+    for talk, response in zip(x.said, x.responses, strict=True):
+        digits = torch.tensor([int(digit) for digit in talk[-1]["content"].split()])
+        totals = TOKENIZER.digit_0 + digits.cumsum(0) % 10
+        begins = torch.equal(response[: len(totals)], totals)
+        found.append(begins and TOKENIZER.eos_id in response)
+    return torch.tensor(found)
+
+
 def laid_out(
     prompts: Sequence[Any], responses: Sequence[Any], how: Collator | None = None
 ) -> Layout:
@@ -143,7 +184,7 @@ def laid_out(
 
 
 @torch.no_grad()
-def trained(
+def trainer_logp(
     policy: GPT,
     prompts: Sequence[Any],
     responses: Sequence[Any],
@@ -156,46 +197,83 @@ def trained(
     return [row[k] for row, k in zip(logp, made.mask, strict=True)]
 
 
-def without_end(made: Layout) -> Tensor:
-    """The mask `[B, T]` of all that is no `<end>`, as where padding has its id."""
-    return made.mask & (made.tokens != TOKENIZER.eos_id)
+def row_logp(policy: GPT, made: Layout) -> Tensor:
+    """Logprob of every token of every row, prompts and padding too, `[R, L]`.
 
-
-def taught(
-    lessons: Mixed,
-    ends: Mapping[str, int],
-    count: Callable[[Layout], Tensor],
-    generator: Generator,
-    steps: int = 120,
-) -> GPT:
-    """A fresh policy, taught by the tokens that `count` leaves of the demonstrations.
-
-    `ends` says which id ends an answer of each kind.
+    A row's first token has none, since nothing precedes it: 0 stands there.
     """
-    policy = GPT(GPTConfig(), generator)
-    optimizer = torch.optim.Adam(policy.parameters(), 8e-3, (0.9, 0.99), fused=True)
-    for _ in range(steps):
-        prompts: list[Tensor] = []
-        answers: list[Tensor] = []
-        for kind, end in ends.items():
-            asked, good = lessons.some(kind, 32, generator)
-            prompts.extend(asked)
-            answers.extend(good.where(good != TOKENIZER.eos_id, end))
-        made = laid_out(prompts, answers)
-        loss = -score_layout(policy, made, Stack())[count(made)].mean()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    return policy
+    at = policy.places(made.positions, segments=made.segments)
+    logits = policy(made.ids, Stack().ops(), at)[:, :-1]
+    return F.pad(Stack().reported(logits, made.ids[:, 1:]), (1, 0))
 
 
-def nearby(policy: GPT, generator: Generator) -> GPT:
-    """A policy a little off: the reference of a KL term, or an older version."""
-    other = deepcopy(policy)
+@dataclass(frozen=True)
+class LossGrad:
+    """A loss, its gradient by all weights `[W]`, and how many tokens were in it."""
+
+    loss: float
+    gradient: Tensor
+    tokens: int
+
+    def against(self, right: LossGrad) -> tuple[float, float]:
+        """Cosine to the right gradient, and how many times as long this one is."""
+        cosine = torch.cosine_similarity(self.gradient, right.gradient, 0)
+        return cosine.item(), (self.gradient.norm() / right.gradient.norm()).item()
+
+    def told(self, right: LossGrad) -> str:
+        """The same in words."""
+        return "cosine {:+.4f}, {:.3f} times as long".format(*self.against(right))
+
+
+def loss_and_grad(
+    policy: GPT,
+    made: Layout,
+    advantages: Tensor,
+    mask: Tensor | None = None,
+    *,
+    old: GPT | None = None,
+    reference: GPT | None = None,
+) -> LossGrad:
+    """GRPO's loss over the tokens of `mask [R, L]` (those of responses) and its gradient.
+
+    `advantages [R]`, so each row holds one conversation. Sampled by `old`, the policy
+    itself by default; with a `reference`, `BETA` times KL to it is added. A row's first
+    token never counts: it has no logprob.
+    """
+    counted = (made.response if mask is None else mask)[:, 1:]
+    logp = row_logp(policy, made)[:, 1:]
     with torch.no_grad():
-        for w in other.parameters():
-            w.add_(torch.randn(w.shape, generator=generator), alpha=0.02)
-    return other
+        logp_old = logp if old is None else row_logp(old, made)[:, 1:]
+        logp_ref = None if reference is None else row_logp(reference, made)[:, 1:]
+    how: dict[str, Any] = {"logp_ref": logp_ref, "aggregation": "token_mean"}
+    loss = grpo(logp, logp_old.detach(), advantages, counted, beta=BETA, **how)
+    grads = torch.autograd.grad(loss, list(policy.parameters()))
+    gradient = torch.cat([g.flatten() for g in grads])
+    return LossGrad(loss.item(), gradient, int(counted.sum()))
+
+
+def distance(
+    policy: GPT,
+    made: Layout,
+    advantages: Tensor,
+    factor: float,
+    optimizer: Callable[..., Optimizer],
+    *,
+    lr: float,
+    steps: int = 5,
+) -> float:
+    """How far updates on one batch move the weights; the gradient is multiplied first."""
+    updated = deepcopy(policy)
+    weights = list(updated.parameters())
+    stepper = optimizer(weights, lr=lr)
+    for _ in range(steps):
+        pull = loss_and_grad(updated, made, advantages, old=policy).gradient * factor
+        parts = torch.split(pull, [w.numel() for w in weights])
+        for w, part in zip(weights, parts, strict=True):
+            w.grad = part.view_as(w)
+        stepper.step()
+    old, new = (parameters_to_vector(p.parameters()) for p in (policy, updated))
+    return torch.dist(new, old).item()
 
 
 def digit_pairs() -> tokenizers.Tokenizer:
@@ -207,42 +285,3 @@ def digit_pairs() -> tokenizers.Tokenizer:
     )
     made.decoder = tokenizers.decoders.Fuse()
     return made
-
-
-@dataclass(frozen=True)
-class Pull:
-    """Loss and gradient of one update, and how many tokens made them."""
-
-    loss: float
-    gradient: Tensor
-    tokens: int
-
-    def against(self, right: Pull) -> tuple[float, float]:
-        """Cosine to the right gradient, and how many times as long this one is."""
-        cosine = torch.cosine_similarity(self.gradient, right.gradient, 0)
-        return cosine.item(), (self.gradient.norm() / right.gradient.norm()).item()
-
-
-def pull(
-    policy: GPT,
-    made: Layout,
-    advantages: Tensor,
-    mask: Tensor | None = None,
-    *,
-    old: GPT | None = None,
-    reference: GPT | None = None,
-    beta: float = 0.1,
-) -> Pull:
-    """GRPO's loss over the tokens of `mask [B, T]` (all real ones) and its gradient.
-
-    Sampled by `old`, the policy itself by default; with a `reference`, `beta` KL is added.
-    """
-    mask = made.mask if mask is None else mask
-    logp = score_layout(policy, made, Stack())
-    with torch.no_grad():
-        logp_old = logp if old is None else score_layout(old, made, Stack())
-        logp_ref = reference and score_layout(reference, made, Stack())
-    how: dict[str, Any] = {"logp_ref": logp_ref, "aggregation": "token_mean"}
-    loss = grpo(logp, logp_old.detach(), advantages, mask, beta=beta, **how)
-    grads = torch.autograd.grad(loss, list(policy.parameters()))
-    return Pull(loss.item(), torch.cat([g.flatten() for g in grads]), int(mask.sum()))

@@ -56,7 +56,9 @@ class Exercise:
     points        of the visible test and of the hidden one
     floor         a size that even a careful float32 answer handles on its way to a smaller
                   value, so that it may lose 16 eps of it
-    boolean       it returns true and false; 0.0 and 1.0 would be added to scores
+    boolean       returned values that are true and false: 0.0 and 1.0 would be added to
+                  scores, and do not select
+    whole         returned values of an integer dtype: ids and places, which look things up
     exact         its values jump as numbers of a format do, and float32 holds them: nothing
                   is forgiven for how far they move with an argument
     """
@@ -75,7 +77,8 @@ class Exercise:
     data: tuple[str, ...] = ()
     floor: float = 0.0
     exact: bool = False
-    boolean: bool = False
+    boolean: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -8,19 +8,29 @@ the learner's own outputs, and it alone, is it. The text of the answer is never 
 from __future__ import annotations
 
 # As in observing.py.
-from builtins import abs, callable, enumerate, len, list, max, range, zip  # noqa: UP029
+from builtins import callable, enumerate, len, list, max, range, type, zip  # noqa: UP029
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from numpy import isfinite, zeros_like
+from torch import Tensor
 
 from tinyrl.course import complaints
 from tinyrl.course.attempt import as_shipped
 from tinyrl.course.complaints import Rows
 from tinyrl.course.exercise import STAGES, Case, Exercise, Function, Stage
-from tinyrl.course.observing import EPS, SLACK, Seen, Truth, observe, same, truth, within
+from tinyrl.course.observing import (
+    Seen,
+    Truth,
+    gradient_slack,
+    observe,
+    parts,
+    same,
+    truth,
+    within,
+)
 from tinyrl.course.words import Words
 
 SEED = 0  # of the inputs that a learner sees; hidden tests bring their own
@@ -143,7 +153,8 @@ def diagnose(known: Known, answer: Function, trail: list[Seen]) -> str | None:
     last = max(stages.index(known.cases[at].stage), stages.index("inputs"))
 
     def explaining(suspects: list[str], i: int, seen: Seen) -> list[str]:
-        return [name for name in suspects if same(known.mistake(name, i), seen)]
+        right = known.truth(i)
+        return [name for name in suspects if same(known.mistake(name, i), seen, right)]
 
     suspects = [n for n in known.exercise.mistakes if known.is_wrong(n, at)]
     for i in range(at, -1, -1):
@@ -158,52 +169,67 @@ def diagnose(known: Known, answer: Function, trail: list[Seen]) -> str | None:
 
 
 def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Fault | None:
-    """What is wrong with one call: error, type, shape, value, changed input or gradient."""
+    """What is wrong with one call: error, type, shape, value, changed input or gradient.
+
+    A value that is wrong only as long as an argument holds what was written to it, since
+    it is a view of it, has no fault but the writing.
+    """
     if seen.attempt.error is not None:
         text, hidden = complaints.raised(exercise, case, seen.attempt)
         return Fault("error", text, hidden, partial(complaints.inputs, exercise, case))
     if said := seen.unreadable:
         return Fault("type", said, said)
+    changed = seen.attempt.changed
+    wrote = exercise.arguments[changed[0]] if changed else None
+    unspoiled = seen.unspoiled or seen.values
     numbers = zip(
-        exercise.returns, seen.values, right.values, right.tolerances, strict=True
+        exercise.returns,
+        seen.values,
+        unspoiled,
+        right.values,
+        right.tolerances,
+        strict=True,
     )
-    for name, mine, theirs, tolerance in numbers:
+    for name, mine, before, theirs, tolerance in numbers:
         if mine.shape != theirs.shape:
             said = complaints.shape(name, mine.shape, theirs.shape)
             rows = partial(complaints.inputs, exercise, case)
             return Fault("shape", said, said, rows)
-        if not within(mine, theirs, tolerance):
-            said = complaints.value(name, case)
+        if not within(mine, theirs, tolerance) and not within(before, theirs, tolerance):
+            said = complaints.value(name, case, wrote)
             shown = exercise, case, name, mine, theirs, tolerance
             rows = partial(complaints.compared, *shown)
             return Fault("value", said, said, rows)
-    if seen.attempt.changed:
-        said = complaints.changed(
-            exercise.name, exercise.arguments[seen.attempt.changed[0]]
-        )
+    if wrote is not None:
+        said = complaints.changed(exercise.name, wrote)
         return Fault("changed", said, said)
-    if of_gradient := _gradient_fault(seen, right):
+    if said := seen.unfit:
+        return Fault("type", said, said)
+    if of_gradient := _gradient_fault(exercise, seen, right):
         return Fault("gradient", of_gradient, of_gradient)
     return None
 
 
-def _gradient_fault(seen: Seen, right: Truth) -> Words | None:
+def _gradient_fault(exercise: Exercise, seen: Seen, right: Truth) -> Words | None:
     """The gradient has to flow where it should, in the right amount, and nowhere else.
 
-    Terms that cancel leave a rounding error of their size, which is that of the gradients
-    that should flow: less than what is forgiven there does not count as flowing.
+    Less than what is forgiven of the gradients that should flow does not count as flowing
+    elsewhere. Where it is 0 everywhere a constant has it as well, if it is a tensor.
     """
-    sizes = [abs(g).max() for g in right.gradients.values() if g is not None]
-    noise = 4 * SLACK * EPS * max(sizes, default=0.0)
     for name in right.gradients:
         mine, theirs = seen.gradients[name], right.gradients[name]
+        slack = gradient_slack(theirs, right.gradients.values())
         if theirs is None:
-            if mine is not None and not within(mine, zeros_like(mine), noise):
+            if mine is not None and not within(mine, zeros_like(mine), slack):
                 return complaints.gradient_into_data(name)
         elif mine is None:
-            return complaints.no_gradient(name)
+            if theirs.any():
+                return complaints.no_gradient(name)
+            for part, value in parts(exercise, seen.attempt.value):
+                if type(value) is not Tensor:
+                    return complaints.plain_number(part)
         elif not isfinite(mine).all():
             return complaints.nan_gradient(name)
-        elif not within(mine, theirs, 4 * SLACK * EPS * abs(theirs).max()):
+        elif not within(mine, theirs, slack):
             return complaints.wrong_gradient(name)
     return None

@@ -9,8 +9,8 @@ argument; nothing in an `exact` exercise). Gradients may be off by 64 eps of the
 from __future__ import annotations
 
 # Looked up once: what a notebook does to builtins later does not reach this file.
-from builtins import abs, all, isinstance, list, tuple, type, zip  # noqa: UP029
-from collections.abc import Iterator
+from builtins import abs, all, getattr, isinstance, len, max, tuple, type, zip  # noqa: UP029
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,17 +35,25 @@ CODES = 64  # at least; six or more patterns of signs
 SAME = 1e-5  # relative; two float32 programs that compute the same thing, in any order
 
 _PLAIN = (bool, int, float, np.float16, np.float32, np.float64, np.int32, np.int64)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _UNREADABLE = (TypeError, ValueError, RuntimeError, NotImplementedError)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of one call. `unreadable` says why the value is no answer at all."""
+    """What came of one call. `unreadable` says why the value is no answer at all.
+
+    `unfit` says what is wrong with the type of numbers that may be right. `unspoiled` are
+    the values once the arguments hold again what they held: a view of one that was written
+    to is then what it would have been. Empty where nothing was written to.
+    """
 
     attempt: Attempt
     values: tuple[Array, ...] = ()
     unreadable: Words | None = None
     gradients: dict[str, Array | None] = field(default_factory=dict)
+    unfit: Words | None = None
+    unspoiled: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def observe(
     """
     if case.stage != "gradient":
         made = attempt(function, case.args, guarded=not own)
-        return Seen(made, *read(exercise, made.value))
+        return _seen(exercise, case, made, {})
 
     gradients: dict[str, Tensor | None] = {}
 
@@ -78,25 +86,58 @@ def observe(
     wants = tuple(name in exercise.gradient + exercise.data for name in exercise.arguments)
     made = attempt(differentiated, case.args, wants_grad=wants, guarded=not own)
     found = {n: None if g is None else array(g) for n, g in gradients.items()}
-    return Seen(made, *read(exercise, made.value), found)
+    return _seen(exercise, case, made, found)
+
+
+def _seen(
+    exercise: Exercise, case: Case, made: Attempt, gradients: dict[str, Array | None]
+) -> Seen:
+    values, unreadable = read(exercise, made.value)
+    unfit = None if unreadable else _unfit(exercise, made.value)
+    unspoiled = _unspoiled(exercise, case, made) if made.changed else ()
+    return Seen(made, values, unreadable, gradients, unfit, unspoiled)
+
+
+def _unspoiled(exercise: Exercise, case: Case, made: Attempt) -> tuple[Array, ...]:
+    """The values, read again after what was written to the arguments is undone."""
+    try:
+        for i in made.changed:
+            held, was = made.args[i], case.args[i]
+            if isinstance(held, Tensor) and isinstance(was, Tensor):
+                Tensor.copy_(Tensor.detach(held), was)
+        return read(exercise, made.value)[0]
+    except _UNREADABLE:  # made sparse, resized or the like in place
+        return ()
 
 
 def read(exercise: Exercise, value: object) -> tuple[tuple[Array, ...], Words | None]:
     """The values that a function returned, or why they are not numbers."""
-    parts: tuple[object, ...] = (value,)
-    if len(exercise.returns) > 1:
-        if type(value) not in (tuple, list) or len(value) != len(exercise.returns):  # type: ignore[arg-type]
-            return (), complaints.not_a_tuple(exercise, value)
-        parts = tuple(value)  # type: ignore[arg-type]
+    if len(exercise.returns) > 1 and (
+        type(value) not in (tuple, list) or len(value) != len(exercise.returns)  # type: ignore[arg-type]
+    ):
+        return (), complaints.not_a_tuple(exercise, value)
     found = []
-    for name, part in zip(exercise.returns, parts, strict=True):
+    for name, part in parts(exercise, value):
         try:
             found.append(array(part))
         except _UNREADABLE:
             return (), complaints.not_numbers(name, part)
-        if exercise.boolean and not _boolean(part):
+        if name in exercise.boolean and not _boolean(part):
             return (), complaints.not_boolean(name)
     return tuple(found), None
+
+
+def parts(exercise: Exercise, value: Any) -> Iterator[tuple[str, object]]:
+    """What was returned, by name; one value may be a tuple by mistake."""
+    several = len(exercise.returns) > 1
+    return zip(exercise.returns, value if several else (value,), strict=True)
+
+
+def _unfit(exercise: Exercise, value: object) -> Words | None:
+    for name, part in parts(exercise, value):
+        if name in exercise.whole and not _whole(part):
+            return complaints.not_whole(name)
+    return None
 
 
 def array(value: object) -> Array:
@@ -117,6 +158,13 @@ def array(value: object) -> Array:
 def _boolean(value: object) -> bool:
     dtype = getattr(value, "dtype", None)
     return type(value) is bool or dtype in (torch.bool, np.bool_)
+
+
+def _whole(value: object) -> bool:
+    if type(value) is Tensor:
+        return value.dtype in _INTEGERS
+    kind = getattr(getattr(value, "dtype", None), "kind", None)  # numpy's
+    return type(value) is int or kind in ("i", "u")
 
 
 def pull(
@@ -223,21 +271,44 @@ def within(mine: Array, theirs: Array, tolerance: Array | float) -> bool:
     return bool((near | (mine == theirs)).all())
 
 
-def same(a: Seen, b: Seen) -> bool:
-    """Whether two functions did the same with a case: values, NaNs, gradients, errors."""
+def gradient_slack(right: Array | None, others: Iterable[Array | None]) -> float:
+    """What float32 may lose of a gradient; where none should flow, of the `others`.
+
+    Terms that cancel leave a rounding error of their size.
+    """
+    sizes = [
+        abs(g).max()
+        for g in ([right] if right is not None else others)
+        if g is not None and g.size
+    ]
+    return 4 * SLACK * EPS * max(sizes, default=0.0)
+
+
+def same(a: Seen, b: Seen, right: Truth) -> bool:
+    """Whether two functions did the same with a case: values, NaNs, gradients, errors.
+
+    They may differ by what float32 explains at these inputs, and not by a fixed amount, to
+    which all tiny numbers would be alike.
+    """
     if a.attempt.error or b.attempt.error:
         return type(a.attempt.error) is type(b.attempt.error)
     if a.unreadable or b.unreadable:
         return False
-    pairs: list[tuple[Array | None, Array | None]] = list(
-        zip(a.values, b.values, strict=True)
-    )
-    pairs += [(a.gradients[name], b.gradients[name]) for name in a.gradients]
-    return all(_alike(x, y) for x, y in pairs)
+    numbers = zip(a.values, b.values, right.tolerances, strict=True)
+    if not all(_alike(x, y, tolerance) for x, y, tolerance in numbers):
+        return False
+    slacks = {
+        name: np.array(gradient_slack(theirs, right.gradients.values()))
+        for name, theirs in right.gradients.items()
+    }
+    return all(_alike(a.gradients[n], b.gradients[n], slacks[n]) for n in a.gradients)
 
 
-def _alike(x: Array | None, y: Array | None) -> bool:
+def _alike(x: Array | None, y: Array | None, slack: Array) -> bool:
     if x is None or y is None:
         return x is y
-    near = x.shape == y.shape and isclose(x, y, rtol=SAME, atol=SAME * 1e-2, equal_nan=True)
-    return bool(np.all(near))
+    if x.shape != y.shape:
+        return False
+    room = np.where(isfinite(slack), slack, 0.0)
+    room = room if room.shape == x.shape else room.max(initial=0.0)
+    return bool(isclose(x, y, rtol=SAME, atol=room, equal_nan=True).all())

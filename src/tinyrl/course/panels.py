@@ -92,18 +92,12 @@ class Picture:
         self.numbers.value, self.mismatch = "", None
         self.status.value, self.error.value = "", error_box(error)
 
-    def leave_static(self) -> None:
-        """Put picture and numbers into the notebook, for readers without a kernel."""
-        if self.mismatch is None:
-            return
-        lines = [f"{METRICS[k][0]:>16} {v}" for k, v in asdict(self.mismatch).items()]
+    def shown_before(self, live: Any) -> None:
+        """Picture and numbers for readers without a kernel, then the live panel."""
+        numbers = {} if self.mismatch is None else asdict(self.mismatch)
+        lines = [f"{METRICS[k][0]:>16} {v}" for k, v in numbers.items()]
         alt = "Two logprobs of the same tokens: " + ", ".join(x.strip() for x in lines)
-        data = {
-            "image/png": base64.b64encode(self.image.value).decode(),
-            "text/plain": "\n".join(lines),
-        }
-        metadata = {"image/png": {"width": 900, "alt": alt, "needs_background": "light"}}
-        display(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
+        show_with_static(live, self.image.value if numbers else b"", "\n".join(lines), alt)
 
 
 class ArraysPanel:
@@ -122,7 +116,7 @@ class ArraysPanel:
         self.widget = rooted([self.view.widget, self.view.reading], "tinyrl-arrays")
 
     def _ipython_display_(self) -> None:
-        _display(self.view, self.widget)
+        self.view.shown_before(self.widget)
 
 
 class MismatchPanel:
@@ -230,7 +224,7 @@ class MismatchPanel:
         return buttons
 
     def _ipython_display_(self) -> None:
-        _display(self.view, self.widget)
+        self.view.shown_before(self.widget)
 
 
 @overload
@@ -282,9 +276,15 @@ def rooted(children: list[Any], kind: str) -> Any:
     return root
 
 
-def _display(view: Picture, widget: Any) -> None:
-    """The static picture, then the live panel (which hides the picture, see panel.css)."""
-    view.leave_static()
-    data = widget._repr_mimebundle_()
+def show_with_static(live: Any, png: bytes, text: str, alt: str) -> None:
+    """A picture for readers without a kernel, if there is one, then the live panel.
+
+    Where the panel lives it hides the picture, see panel.css.
+    """
+    if png:
+        data = {"image/png": base64.b64encode(png).decode(), "text/plain": text}
+        metadata = {"image/png": {"width": 900, "alt": alt, "needs_background": "light"}}
+        display(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
+    data = live._repr_mimebundle_()
     data["text/plain"] = "(The live panel needs a running kernel: run this cell.)"
     display(data, raw=True)  # type: ignore[no-untyped-call]

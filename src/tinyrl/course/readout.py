@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ..metrics import Mismatch
+from ..sampling import Sampler
 from .controls import SIDES, Setting
 from .labels import LABELS, METRICS, linked, reading, value
 from .words import Words
@@ -19,6 +20,14 @@ ORDER = Words(
     "两侧设置相同，但逐 token 解码与整段打分的求和次序仍不同。"
     "两侧都选 fixed 形状和 naive 注意力即可完全一致。",
 )
+UNSEEN = Words(
+    "A small delta does not mean here that the data come from this policy: the sides cut "
+    "differently, or the engine reports another distribution than it draws from.",
+    "这里 delta 小并不说明数据出自这个策略：两侧的截断不同，"
+    "或引擎上报的并非它采样所用的分布。",
+)
+SMALL = 1e-3
+"""Up to this K3 a reading calls a mismatch harmless, small or usual."""
 
 
 def number_table(mismatch: Mismatch) -> str:
@@ -35,9 +44,32 @@ def number_table(mismatch: Mismatch) -> str:
     return f'<div class="tinyrl-numbers-grid">{"".join(cells)}</div>'
 
 
+def verdict(setting: Setting, mismatch: Mismatch) -> str:
+    """What the size of a mismatch means, where it means anything."""
+    if not draws_unseen(setting.rollout.sampler, setting.train.sampler):
+        return str(reading(mismatch))
+    return str(UNSEEN if mismatch.k3 <= SMALL else f"{reading(mismatch)} {UNSEEN}")
+
+
+def draws_unseen(rollout: Sampler, train: Sampler) -> bool:
+    """Whether tokens are drawn from what training does not score, and delta may hide it.
+
+    What only one side cuts is never drawn, so no delta shows it; and a raw logprob leaves
+    out all that shaped the draw.
+    """
+    cuts = ("top_k", "top_p", "min_p")
+    drawn = replace(rollout, logprobs="processed", replay="own")
+    scored = train if train.logprobs == "processed" else Sampler()
+    if scored.replay == "rollout":
+        theirs = {name: getattr(rollout, name) for name in cuts}
+        scored = replace(scored, replay="own", **theirs)
+    cut_alike = all(getattr(drawn, name) == getattr(scored, name) for name in cuts)
+    return drawn != scored and not (cut_alike and rollout.logprobs == "processed")
+
+
 def explain(setting: Setting, mismatch: Mismatch) -> str:
     """What this mismatch means; for each thing that differs, how it shows and its cure."""
-    parts = [f"<p><b>{reading(mismatch)}</b></p>"]
+    parts = [f"<p><b>{verdict(setting, mismatch)}</b></p>"]
     for path, sides in setting.differences().items():
         label = LABELS[path]
         both = ", ".join(

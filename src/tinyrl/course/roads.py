@@ -8,19 +8,16 @@ who have no kernel.
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
 import matplotlib
 import torch
-from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
@@ -32,6 +29,7 @@ from ..model import GPT
 from ..tasks import EvenRoad
 from . import style
 from .figure import encode
+from .panels import rooted, show_with_static
 from .readout import error_box
 from .words import Words
 
@@ -100,12 +98,14 @@ class RoadPanel:
         self.start = widgets.Checkbox(start, description=str(START), indent=False)
         self.image = widgets.Image(format="png")
         self.told, self.status, self.error = (widgets.HTML() for _ in range(3))
-        self.told.add_class("tinyrl-told")
         for name in ("image", "status", "error"):
             getattr(self, name).add_class(f"tinyrl-{name}")
         self.picture = RoadFigure(task.n)
-        self.widget = self._lay_out()
-        for control in (self.model, self.slip, self.own, self.start):
+        controls = (self.model, self.slip, self.own, self.start)
+        bar = widgets.HBox([*controls, self.status])
+        bar.layout.flex_flow = "row wrap"
+        self.widget = rooted([bar, self.error, self.image, self.told], "tinyrl-roads")
+        for control in controls:
             control.observe(lambda _: self.refresh(), "value")
         self._update()  # an error here is the cell's, and raised
 
@@ -154,29 +154,9 @@ class RoadPanel:
             local_errors(said, right, off),
         )
 
-    def _lay_out(self) -> Any:
-        css = files("tinyrl.course").joinpath("panel.css").read_text()
-        bar = widgets.HBox([self.model, self.slip, self.own, self.start, self.status])
-        bar.layout.flex_flow = "row wrap"
-        self.image.layout.max_width = "900px"
-        self.image.layout.width = "100%"
-        style_ = widgets.HTML(f"<style>{css}</style>")
-        root = widgets.VBox([style_, bar, self.error, self.image, self.told])
-        root.add_class("tinyrl-panel")
-        root.add_class("tinyrl-roads")
-        return root
-
     def _ipython_display_(self) -> None:
-        """The static picture, then the live panel (which hides the picture, panel.css)."""
-        seen = self.roads(*self.setting())
-        text = f"{self.model.value}: {seen.told()}"
-        png = base64.b64encode(self.image.value).decode()
-        metadata = {"image/png": {"width": 900, "alt": text, "needs_background": "light"}}
-        data = {"image/png": png, "text/plain": text}
-        display(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
-        live = self.widget._repr_mimebundle_()
-        live["text/plain"] = "(The live panel needs a running kernel: run this cell.)"
-        display(live, raw=True)  # type: ignore[no-untyped-call]
+        text = f"{self.model.value}: {self.roads(*self.setting()).told()}"
+        show_with_static(self.widget, self.image.value, text, text)
 
 
 class RoadFigure:

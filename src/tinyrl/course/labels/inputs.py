@@ -90,9 +90,9 @@ INPUTS: dict[str, Label] = {
         Words("top_p of a request; processed logprobs are then renormalised, the trainer's "
               "are not (trl#6789)",
               "请求里的 top_p；processed logprob 已重新归一化，训练侧没有（trl#6789）"),
-        Words("every delta has one sign: log S, above log p; large where the model is "
-              "unsure",
-              "delta 全部同号，等于 log S，不低于 log p；模型越没把握越大"),
+        Words("every delta has one sign: log S, where the kept mass S is top-p or more; "
+              "large where the model is unsure",
+              "delta 全部同号，等于 log S，保留质量 S 不小于 top-p；模型越没把握越大"),
         Words("sample from everything, or replay the kept set when scoring",
               "采样时不截断，或打分时重放保留的集合"),
         (0.05, 1.0, 0.05),
@@ -127,14 +127,17 @@ INPUTS: dict[str, Label] = {
     ),
     "sampler.logprobs": Label(
         Words("reported logprob", "上报的 logprob"),
-        Words("after temperature (processed: the distribution sampled from) or before it "
-              "(raw)", "温度之后（processed：真正采样的分布）或之前（raw）"),
+        Words("after penalty, temperature and cuts (processed: the distribution sampled "
+              "from) or before them (raw)",
+              "重复惩罚、温度与截断之后（processed：真正采样的分布）或之前（raw）"),
         Words("vLLM's logprobs_mode: raw_logprobs by default, or processed_logprobs "
               "(vllm#9453); raw ones divided by the temperature (prime-rl#697)",
               "vLLM 的 logprobs_mode：默认 raw_logprobs，或 processed_logprobs"
               "（vllm#9453）；把 raw 值直接除以温度（prime-rl#697）"),
-        Words("nothing at temperature 1; else like a forgotten temperature, or hides one",
-              "温度为 1 时无影响；否则像漏掉温度，或掩盖温度差异"),
+        Words("raw hides what shapes the draw: whatever cut, temperature or penalty the "
+              "engine has, delta can be nothing, and the data come from another policy",
+              "raw 会掩盖影响采样的一切：引擎侧有截断、温度或重复惩罚时，delta 可以为零，"
+              "而数据仍出自另一个策略"),
         Words("report what was sampled from: processed",
               "上报真正采样所用的分布：processed"),
     ),

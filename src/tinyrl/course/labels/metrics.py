@@ -44,8 +44,9 @@ METRICS: dict[str, tuple[str, Words]] = {
 EXACT = Words("Exactly 0: training reproduces every logprob to the last bit.",
               "恰为 0：训练侧逐位复现了每个 logprob。")  # fmt: skip
 K3_READINGS: tuple[tuple[float, Words], ...] = (
-    (1e-9, Words("Rounding of FP32 sums, no more: harmless.",
-                 "只是 FP32 求和的舍入：无害。")),
+    (1e-9, Words("No more than FP32 sums round: harmless, if both sides score what was "
+                 "sampled from.",
+                 "不超过 FP32 求和的舍入：只要两侧打分的都是采样所用的分布，就无害。")),
     (1e-5, Words("Small: below what dense models in real systems usually show.",
                  "很小：低于真实系统中稠密模型的常见水平。")),
     (1e-3, Words("Usual for dense models in real systems (K3 of 1e‑5 to 1e‑3).",

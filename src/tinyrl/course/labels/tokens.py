@@ -51,9 +51,10 @@ TOKENS: dict[str, Label] = {
               "word, or a number written again",
               "模板如何处理 assistant 先前的轮次：保留、只留最后一个词，或当作数字重写"),
         Words("templates that drop earlier reasoning, Qwen3's for one (verl#6854, "
-              "prime-rl#1334); tool calls written anew (verl#3960)",
+              "prime-rl#1334); tool calls cleared (verl#3960), or their arguments rendered "
+              "in another form (slime#2063)",
               "丢弃先前思考内容的模板，例如 Qwen3（verl#6854、prime-rl#1334）；工具调用被"
-              "重新书写（verl#3960）"),
+              "清空（verl#3960），或其参数以另一种形式渲染（slime#2063）"),
         Words("nothing in first turns; from the second on like other prompts",
               "第一轮没有影响；从第二轮起如同换了 prompt"),
         Words("token in, token out: append ids, never render again",

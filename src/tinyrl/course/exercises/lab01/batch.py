@@ -31,6 +31,15 @@ AGREED = Words(
     en="some tokens on which both sides agree exactly, some of probability 1",
     zh="有些 token 两边完全一致，有些概率为 1",
 )
+IMPOSSIBLE = Words(
+    en="a token of probability e^-60 on one side alone, on either side",
+    zh="每一边各有一个 token，只有这一边认为它的概率是 e^-60",
+)
+CLAMPED = Words(
+    en="You clamp delta. Trainers do that to survive; what is measured has to show the "
+    "worst tokens as they are.",
+    zh="你把 delta 截断了。训练代码常这样保命，但度量要如实反映最糟的 token。",
+)
 NONZERO = Words(
     en="You count the tokens whose number is not 0. A real token can have exactly 0: the "
     "policies agree on it, or are sure of it. How many are real is what the mask says.",
@@ -102,6 +111,9 @@ def usual(generator: Generator) -> list[Case]:
     same, _, mask = policies(generator)
     agreed = policies(generator, columns=8)
     agree_on_two(*agreed[:2])
+    train, rollout, real = policies(generator)
+    train[0, 0] -= 60
+    rollout[1, 1] -= 60
     return [
         Case("example", BY_HAND, (TRAIN, ROLLOUT, MASK)),
         Case("property", SAME, (same, same, mask)),
@@ -112,4 +124,5 @@ def usual(generator: Generator) -> list[Case]:
         Case("padding", INF, policies(generator, padding="inf")),
         Case("gradient", GRADIENT, policies(generator, padding="nan")),
         Case("numbers", LONG, policies(generator, rows=2, columns=2000, spread=0.02)),
+        Case("numbers", IMPOSSIBLE, (train, rollout, real)),
     ]

@@ -216,14 +216,18 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor, float]
 
 
 def _draw(
-    generator: Generator, eps: float, padding: batch.Padding, columns: int = 12
+    generator: Generator,
+    eps: float,
+    padding: batch.Padding,
+    *,
+    rows: int = 4,
+    columns: int = 12,
 ) -> Inputs:
     """Inputs whose log ratios stay away from both bounds, in ratio and in log space.
 
     Every row has tokens on each side of each bound, between log(1 +- eps) and +-eps, and
     one of the same logprob on both sides, which is 0 in the first row.
     """
-    rows = 4
     mask = batch.mask_of(generator, rows, columns)
     up, down = math.log(1 + eps), math.log(1 - eps)
     between = torch.tensor([(up + eps) / 2, (down - eps) / 2])
@@ -234,7 +238,7 @@ def _draw(
     train = batch.uniform(generator, (rows, columns), -4.0, -1.5)
     train[0, 4] = 0.0
     old = train - places[picks]
-    advantages = torch.tensor([1.2, -0.7, 0.4, -1.5])
+    advantages = torch.tensor([1.2, -0.7, 0.4, -1.5, 0.9, -0.2])[:rows]
     advantages = advantages[torch.randperm(rows, generator=generator)]
     train = batch.garbage(generator, train, mask, padding)
     return train, batch.garbage(generator, old, mask, padding), advantages, mask, eps
@@ -253,7 +257,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", ANCHORED, (same, same, advantages, same_mask, 0.2)),
         Case("property", ZERO, zero),
         Case("inputs", batch.RANDOM, _draw(generator, 0.2, "finite")),
-        Case("inputs", WIDER, _draw(generator, 0.3, "finite")),
+        Case("inputs", WIDER, _draw(generator, 0.3, "finite", rows=6)),
         Case("padding", batch.NAN, _draw(generator, 0.2, "nan")),
         Case("padding", batch.INF, _draw(generator, 0.2, "inf")),
         Case("numbers", batch.LONG, _draw(generator, 0.2, "finite", columns=500)),

@@ -152,6 +152,10 @@ MISTAKES: Mistakes = {
             zh="你除以了长度的平方根。那是和的噪声随长度增长的速度；求平均要除以长度本身。",
         ),
     ),
+    "clamped": (
+        lambda *args: _token_delta(*args).clamp(-20, 20).sum(-1) / args[2].sum(-1),
+        batch.CLAMPED,
+    ),
     "detach": (
         lambda logp_train, logp_rollout, mask: reference(
             logp_train.detach(), logp_rollout, mask

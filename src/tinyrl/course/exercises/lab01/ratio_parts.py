@@ -210,24 +210,35 @@ NO_MISMATCH = Words(
     en="both engines agreed when sampling: mismatch is 1",
     zh="采样时两个引擎一致：mismatch 为 1",
 )
-FAR = Words(en="deltas of 60 and -60 that cancel", zh="60 和 -60 相互抵消的 delta")
+SURE = Words(
+    en="a token of probability 1 on each of the three sides",
+    zh="三边各有一个概率为 1 的 token",
+)
+FAR = Words(
+    en="on each side a response of tokens of probability e^-60",
+    zh="三边各有一条回答，它的 token 概率都是 e^-60",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
     train, old, rollout, mask = batch.policies(generator, sides=3)
     by_hand = batch.ROLLOUT + torch.tensor([[0.2, 0.0, 0.1], [-0.1, 0.3, 0.0]])
-    near, _, far_mask = batch.policies(generator, rows=2, columns=4)
-    far = near - 60
+    *far, far_mask = batch.policies(generator, rows=3, columns=4, sides=3)
+    for row, side in enumerate(far):
+        side[row] -= 60
+    *sure, some = batch.policies(generator, sides=3, rows=5, columns=9)
+    for row, side in enumerate(sure):
+        side[row, 0] = 0.0
     return [
         Case("example", batch.BY_HAND, (batch.TRAIN, by_hand, batch.ROLLOUT, batch.MASK)),
         Case("property", FIRST_STEP, (old, old, rollout, mask)),
         Case("property", NO_MISMATCH, (train, rollout, rollout, mask)),
         Case("inputs", batch.RANDOM, batch.policies(generator, sides=3)),
-        Case("inputs", batch.RANDOM, batch.policies(generator, sides=3, rows=5, columns=9)),
+        Case("inputs", SURE, (*sure, some)),
         Case("padding", batch.NAN, batch.policies(generator, sides=3, padding="nan")),
         Case("padding", batch.INF, batch.policies(generator, sides=3, padding="inf")),
         Case("gradient", batch.GRADIENT, batch.policies(generator, sides=3, padding="nan")),
-        Case("numbers", FAR, (near, far, near, far_mask)),
+        Case("numbers", FAR, (*far, far_mask)),
     ]
 
 

@@ -148,6 +148,10 @@ MISTAKES: Mistakes = {
             zh="差了一个：漏掉了回答的第一个 token。数组本来就从回答开始，不需要再移位。",
         ),
     ),
+    "clamped": (
+        lambda *args: _token_delta(*args).clamp(-20, 20).sum(-1),
+        batch.CLAMPED,
+    ),
     "detach": (
         lambda logp_train, logp_rollout, mask: reference(
             logp_train.detach(), logp_rollout, mask

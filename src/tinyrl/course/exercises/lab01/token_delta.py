@@ -55,6 +55,10 @@ MISTAKES: Mistakes = {
             zh="padding 没有去掉：那些列不对应任何 token，里面是垃圾值。请按 `mask` 置 0。",
         ),
     ),
+    "clamped": (
+        lambda *args: reference(*args).clamp(-20, 20),
+        batch.CLAMPED,
+    ),
     "mask_inverted": (
         lambda logp_train, logp_rollout, mask: reference(logp_train, logp_rollout, ~mask),
         Words(

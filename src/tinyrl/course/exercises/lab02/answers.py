@@ -12,6 +12,7 @@ RANDOM = Words(
     en="random answers, stale ids in the padding", zh="随机的回答，padding 里是旧的 id"
 )
 LONG = Words(en="long answers", zh="很长的回答")
+IDS = 16
 RIGHT = Words(en="every token is right", zh="所有 token 都对")
 
 
@@ -21,15 +22,20 @@ def real(x: Tensor, length: Tensor) -> Tensor:
 
 
 def tokens(generator: Generator, *shape: int) -> Tensor:
-    """Ids of digits, 6 to 15."""
-    return torch.randint(6, 16, shape, generator=generator)
+    """Ids, 0 to 15: 0 is as real as any other."""
+    return torch.randint(IDS, shape, generator=generator)
+
+
+def another(ids: Tensor) -> Tensor:
+    """For each of the ids one that it is not."""
+    return (ids + 1) % IDS
 
 
 def other(generator: Generator, ids: Tensor, share: float) -> Tensor:
-    """`ids` with about this share of them replaced by another digit."""
-    by = torch.randint(1, 10, ids.shape, generator=generator)
+    """`ids` with about this share of them replaced by others."""
+    by = torch.randint(1, IDS, ids.shape, generator=generator)
     moved = torch.rand(ids.shape, generator=generator) < share
-    return torch.where(moved, 6 + (ids - 6 + by) % 10, ids)
+    return torch.where(moved, (ids + by) % IDS, ids)
 
 
 def answers(
@@ -44,7 +50,7 @@ def answers(
     length = lengths(generator, rows, columns)
     full = int(length.argmax())
     at = torch.rand(columns, generator=generator) < 0.5
-    said[full] = torch.where(at, said[full], 6 + (right[full] - 5) % 10)
+    said[full] = torch.where(at, said[full], another(right[full]))
     return said, right, length
 
 

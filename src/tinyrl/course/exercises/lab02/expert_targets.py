@@ -176,4 +176,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=7,
+    whole=("targets",),
 )

@@ -116,16 +116,22 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="hazards of a half and a quarter", zh="风险率为二分之一和四分之一")
 CONSTANT = Words(en="a constant hazard", zh="恒定的风险率")
 RANDOM = Words(en="random hazards", zh="随机的风险率")
+SAFE = Words(
+    en="places at which nobody errs, the first among them",
+    zh="有些位置从不出错，第一个位置也是",
+)
 SMALL = Words(en="a thousand places, tiny hazards", zh="一千个位置，风险率极小")
 
 
 def cases(generator: Generator) -> list[Case]:
     constant = uniform(generator, (1,), 0.05, 0.3).expand(8).clone()
+    safe = uniform(generator, (12,), 0.1, 0.9)
+    safe[0] = safe[5] = 0.0
     return [
         Case("example", BY_HAND, (torch.tensor([0.5, 0.25, 0.25]),)),
         Case("property", CONSTANT, (constant,)),
         Case("inputs", RANDOM, (uniform(generator, (7,), 0.02, 0.5),)),
-        Case("inputs", RANDOM, (uniform(generator, (12,), 0.1, 0.9),)),
+        Case("inputs", SAFE, (safe,)),
         Case("numbers", SMALL, (uniform(generator, (1000,), 0.0, 0.002),)),
     ]
 

@@ -161,16 +161,22 @@ NEVER = Words(en="nobody ever errs, but in the padding", zh="除了 padding，�
 RANDOM = Words(
     en="random errors, garbage in the padding", zh="随机错误，padding 里是垃圾值"
 )
+LAST = Words(
+    en="a first error at the very last place, garbage in the padding",
+    zh="最后一个位置才首次出错，padding 里是垃圾值",
+)
 LONG = Words(en="long answers, few errors", zh="很长的回答，错误很少")
 
 
 def _draw(
-    generator: Generator, rows: int, columns: int, share: float
+    generator: Generator, rows: int, columns: int, share: float, last: bool = False
 ) -> tuple[Tensor, ...]:
+    """Errors, and lengths. With `last` one comes at the very last place."""
     length = lengths(generator, rows, columns)
     wrong = torch.rand((rows, columns), generator=generator) < share
     first, second = length.topk(2).indices
     wrong[first] = False  # so that some answer is at risk to the end
+    wrong[first, -1] = last
     wrong[second, : length[second]] = False
     wrong[second, length[second] - 2] = True
     padding = torch.rand((rows, columns), generator=generator) < 0.5
@@ -186,7 +192,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("example", BY_HAND, (wrong, torch.tensor([3, 3, 3, 1]))),
         Case("property", NEVER, (never, length)),
         Case("inputs", RANDOM, _draw(generator, 12, 8, 0.15)),
-        Case("inputs", RANDOM, _draw(generator, 24, 10, 0.1)),
+        Case("inputs", LAST, _draw(generator, 24, 10, 0.1, last=True)),
         Case("numbers", LONG, _draw(generator, 30, 500, 0.004)),
     ]
 

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.words import Words
 
-PAD, BOS, END, SYSTEM, USER, ASSISTANT = range(6)
+IDS = 24
 
 
 def reference(ids: Tensor, assistant: int, end: int) -> Tensor:
@@ -57,11 +57,11 @@ def _first_turn(ids: Tensor, assistant: int, end: int) -> Tensor:
 
 
 def _all_behind_the_first(ids: Tensor, assistant: int, end: int) -> Tensor:
-    return (_last_seen(ids == assistant) >= 0) & (ids != PAD)
+    return _last_seen(ids == assistant) >= 0
 
 
 def _never_ends(ids: Tensor, assistant: int, end: int) -> Tensor:
-    return _last_seen(ids == assistant) > _last_seen(ids == USER)
+    return _last_seen(ids == assistant) > _last_seen(ids == assistant - 1)
 
 
 def _shifted(ids: Tensor, assistant: int, end: int) -> Tensor:
@@ -152,47 +152,75 @@ RANDOM = Words(
     en="conversations of several lengths, some with a system prompt",
     zh="长短不一的对话，有的带 system prompt",
 )
+SAME_ID = Words(
+    en="conversations whose padding has the id of an end", zh="padding 与结束符同号的对话"
+)
 LONG = Words(en="very long conversations", zh="很长的对话")
 
 
-def _turn(generator: Generator, role: int) -> list[int]:
-    many = int(torch.randint(1, 5, (), generator=generator))
-    said = torch.randint(6, 16, (many,), generator=generator).tolist()
-    return [role, *said, END]
+class Template:
+    """Another vocabulary each time: no id means anything but what the arguments say.
 
+    The markers of system, user and assistant follow each other. Between turns stand words,
+    as a line break does in most templates.
+    """
 
-def _conversation(generator: Generator, turns: int, system: bool) -> list[int]:
-    """A row: turns of both, a tool's note from `system` behind some of the answers."""
-    ids = [BOS, *(_turn(generator, SYSTEM) if system else [])]
-    for k in range(turns):
-        ids += _turn(generator, USER) + _turn(generator, ASSISTANT)
-        if k % 2 == 0 and system:
-            ids += _turn(generator, SYSTEM)
-    return ids
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.assistant = self.whole(2, IDS)
+        self.system, self.user = self.assistant - 2, self.assistant - 1
+        ids = torch.randperm(IDS, generator=generator).tolist()
+        rest = [i for i in ids if not self.system <= i <= self.assistant]
+        self.bos, self.end, self.pad, *self.words = rest
 
+    def whole(self, low: int, high: int) -> int:
+        """A whole number in [low, high)."""
+        return int(torch.randint(low, high, (), generator=self.generator))
 
-def _padded(rows: list[list[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+    def said(self, many: int) -> list[int]:
+        return [self.words[self.whole(0, len(self.words))] for _ in range(many)]
 
+    def turn(self, role: int) -> list[int]:
+        spoken, between = self.said(self.whole(1, 5)), self.said(self.whole(1, 3))
+        return [role, *spoken, self.end, *between]
 
-def _draw(generator: Generator, turns: tuple[int, ...]) -> Tensor:
-    return _padded([_conversation(generator, n, n % 2 == 1) for n in turns])
+    def conversation(self, turns: int, system: bool) -> list[int]:
+        """Turns of both, a tool's note from `system` behind some of the answers."""
+        ids = [self.bos, *(self.turn(self.system) if system else [])]
+        for k in range(turns):
+            ids += self.turn(self.user) + self.turn(self.assistant)
+            if k % 2 == 0 and system:
+                ids += self.turn(self.system)
+        return ids
+
+    def cut(self, columns: int) -> list[int]:
+        """So many tokens of a conversation whose second answer has not ended yet."""
+        ids = [*self.conversation(1, False), *self.turn(self.user), self.assistant]
+        return ids + self.said(columns - len(ids))
+
+    def args(self, rows: list[list[int]]) -> tuple[Tensor, int, int]:
+        """Rows padded to one length, and the two ids that say what is an answer."""
+        longest = max(map(len, rows))
+        padded = [row + [self.pad] * (longest - len(row)) for row in rows]
+        return torch.tensor(padded), self.assistant, self.end
 
 
 def cases(generator: Generator) -> list[Case]:
-    first = [BOS, USER, 7, END, ASSISTANT, 8, 9, END]
-    small = torch.tensor([[*first, USER, 6, END, ASSISTANT, 7, END]])
-    whole = [_conversation(generator, 2, False)[:-1] for _ in range(3)]
-    shortest = min(map(len, whole))
-    cut = torch.tensor([row[len(row) - shortest :] for row in whole])
-    how = (ASSISTANT, END)
+    def drawn(turns: tuple[int, ...], pad_is_end: bool = False) -> tuple[Tensor, int, int]:
+        made = Template(generator)
+        made.pad = made.end if pad_is_end else made.pad
+        return made.args([made.conversation(n, n % 2 == 1) for n in turns])
+
+    first = [1, 4, 7, 2, 5, 8, 9, 2]  # <bos>, a question, an answer
+    small = torch.tensor([[*first, 4, 6, 2, 5, 7, 2]])
+    broken = Template(generator)
     return [
-        Case("example", BY_HAND, (small, *how)),
-        Case("property", CUT, (cut, *how)),
-        Case("inputs", RANDOM, (_draw(generator, (3, 2, 1)), *how)),
-        Case("inputs", RANDOM, (_draw(generator, (2, 5, 3, 4)), *how)),
-        Case("numbers", LONG, (_draw(generator, (60, 41)), *how)),
+        Case("example", BY_HAND, (small, 5, 2)),
+        Case("property", CUT, broken.args([broken.cut(30) for _ in range(3)])),
+        Case("inputs", RANDOM, drawn((3, 2, 1))),
+        Case("inputs", RANDOM, drawn((2, 5, 3, 4))),
+        Case("inputs", SAME_ID, drawn((1, 4, 3), pad_is_end=True)),
+        Case("numbers", LONG, drawn((60, 41))),
     ]
 
 
@@ -224,4 +252,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=9,
+    boolean=("mask",),
 )

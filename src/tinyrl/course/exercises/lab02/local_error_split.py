@@ -11,6 +11,7 @@ from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab02.answers import (
     LONG,
     RANDOM,
+    another,
     answers,
     behind_an_odd_one,
     real,
@@ -169,7 +170,7 @@ def _draw(generator: Generator, rows: int, columns: int) -> Inputs:
     off = behind_an_odd_one(torch.randint(6, 10, expert.shape, generator=generator))
     p = torch.where(off, 0.7, 0.3)
     errs = torch.rand(expert.shape, generator=generator) < p
-    return torch.where(errs, 6 + (expert - 5) % 10, expert), expert, off, length
+    return torch.where(errs, another(expert), expert), expert, off, length
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -177,7 +178,7 @@ def cases(generator: Generator) -> list[Case]:
     expert = torch.tensor([[6, 7, 9, 8], [7, 7, 9, 9]])
     off = torch.tensor([[0, 0, 1, 1], [0, 0, 1, 1]]).bool()
     _, right, road, length = _draw(generator, 4, 9)
-    only = torch.where(road, 6 + (right - 5) % 10, right)
+    only = torch.where(road, another(right), right)
     return [
         Case("example", BY_HAND, (said, expert, off, torch.tensor([4, 3]))),
         Case("property", EXPERT, (only, right, road, length)),

@@ -6,10 +6,8 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab02.answers import other, tokens
+from tinyrl.course.exercises.lab02.answers import IDS, another, other, tokens
 from tinyrl.course.words import Words
-
-START = 5
 
 
 def reference(gold: Tensor, said: Tensor, coin: Tensor, own: float, start: int) -> Tensor:
@@ -68,6 +66,10 @@ def _blended(gold: Tensor, said: Tensor, coin: Tensor, own: float, start: int) -
 
 def _rolled(gold: Tensor, said: Tensor, coin: Tensor, own: float, start: int) -> Tensor:
     return torch.where(coin < own, said, gold).roll(1, 1)
+
+
+def _border_in(gold: Tensor, said: Tensor, coin: Tensor, own: float, start: int) -> Tensor:
+    return reference(gold, said, torch.where(coin == own, -1.0, coin), own, start)
 
 
 MISTAKES: Mistakes = {
@@ -145,6 +147,22 @@ MISTAKES: Mistakes = {
             zh="这是自由运行：从没读到标准 token。",
         ),
     ),
+    "border_in": (
+        _border_in,
+        Words(
+            en="A coin that equals `own` counts as gold: `<`, not `<=`. Coins come from "
+            "[0, 1), so only then is `own` = 0 teacher forcing, for a coin of 0 as well.",
+            zh="硬币恰好等于 `own` 时应当用标准的：用 `<` 而不是 `<=`。硬币取自 [0, 1)，只"
+            "有这样，`own` = 0 时即使硬币是 0 也还是 teacher forcing。",
+        ),
+    ),
+    "start_zero": (
+        lambda gold, said, coin, own, start: reference(gold, said, coin, own, 0),
+        Words(
+            en="Column 0 reads 0. It reads `start`: what stands in front of the answer.",
+            zh="第 0 列读到的是 0。应当读 `start`，即回答前面的那个 token。",
+        ),
+    ),
     "blended": (
         _blended,
         Words(
@@ -165,23 +183,31 @@ LONG = Words(en="long answers", zh="很长的回答")
 Inputs = tuple[Tensor, Tensor, Tensor, float, int]
 
 
-def _draw(generator: Generator, rows: int, columns: int, own: float) -> Inputs:
+def _draw(generator: Generator, rows: int, columns: int, low: int, high: int) -> Inputs:
+    """`own` is a number of sixteenths in [low, high], which every dtype holds.
+
+    Two coins of each row equal it, where own and gold are not the same token.
+    """
     gold = tokens(generator, rows, columns)
     said = other(generator, gold, 0.8)
     coin = torch.rand((rows, columns), generator=generator)
-    return gold, said, coin, own, START
+    own = int(torch.randint(low, high + 1, (), generator=generator)) / 16
+    if own < 1:
+        said[:, [0, 3]], coin[:, [0, 3]] = another(gold[:, [0, 3]]), own
+    return gold, said, coin, own, int(torch.randint(1, IDS, (), generator=generator))
 
 
 def cases(generator: Generator) -> list[Case]:
+    none = _draw(generator, 2, 6, 0, 0)
     gold, said = torch.tensor([[6, 7, 8, 9]]), torch.tensor([[10, 11, 12, 13]])
     coin = torch.tensor([[0.75, 0.25, 0.875, 0.125]])
     return [
-        Case("example", BY_HAND, (gold, said, coin, 0.5, START)),
-        Case("property", NONE_OWN, _draw(generator, 2, 6, 0.0)),
-        Case("property", ALL_OWN, _draw(generator, 2, 6, 1.0)),
-        Case("inputs", RANDOM, _draw(generator, 4, 9, 0.4)),
-        Case("inputs", RANDOM, _draw(generator, 5, 12, 0.7)),
-        Case("numbers", LONG, _draw(generator, 3, 500, 0.5)),
+        Case("example", BY_HAND, (gold, said, coin, 0.5, 5)),
+        Case("property", NONE_OWN, (*none[:4], 0)),
+        Case("property", ALL_OWN, _draw(generator, 2, 6, 16, 16)),
+        Case("inputs", RANDOM, _draw(generator, 4, 9, 5, 7)),
+        Case("inputs", RANDOM, _draw(generator, 5, 12, 10, 12)),
+        Case("numbers", LONG, _draw(generator, 3, 500, 8, 8)),
     ]
 
 
@@ -213,4 +239,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=8,
+    whole=("read",),
 )

@@ -173,9 +173,8 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 def _draw(generator: Generator, rows: int, columns: int) -> Inputs:
     ids = tokens(generator, rows, columns)
     length = lengths(generator, rows, columns)
-    room = length - 3
-    prompt = 1 + (torch.rand(rows, generator=generator) * room).long()
-    prompt[0] = 2
+    prompt = 1 + (torch.rand(rows, generator=generator) * (length - 3)).long()
+    prompt[0], prompt[1] = 2, length[1] - 1  # an answer of one token
     return ids, prompt, length
 
 
@@ -221,4 +220,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 1),
     minutes=7,
+    whole=("inputs", "targets"),
 )

@@ -173,11 +173,16 @@ JUST_PAST = Words(en="one that just fails to fit", zh="刚好超出上限一点�
 
 
 def cases(generator: Generator) -> list[Case]:
-    def gradients(room: float, largest: float) -> Tensor:
-        """Eight, the largest of them negative, so that `largest` is 2^room times it."""
-        small = uniform(generator, 7, 0.05, 0.3) * signs(generator, 7)
-        small[0] = 0.6
-        return torch.cat([small, -torch.ones(1)]) * largest / 2**room
+    def gradients(room: float, largest: float, sign: int = -1) -> Tensor:
+        """Such that `largest` is 2^room times the largest of them, which has `sign`.
+
+        One is 0, and one of the other sign is more than half as large.
+        """
+        n = whole(generator, 4, 9)
+        small = uniform(generator, n, 0.05, 0.3) * signs(generator, n)
+        ends = torch.tensor([-0.6 * sign, 1.0 * sign, 0.0])
+        order = torch.randperm(n + 3, generator=generator)
+        return torch.cat([small, ends])[order] * largest / 2**room
 
     exponent = whole(generator, 6, 12)
     low = whole(generator, 5, 15) + 0.05 + 0.15 * torch.rand((), generator=generator).item()
@@ -189,7 +194,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("example", BY_HAND, (torch.tensor([0.5, -3.0, 0.001]), 65504.0)),
         Case("property", EQUAL, (gradients(exponent, 65504.0), 65504.0)),
         Case("inputs", ANY, (gradients(low, 65504.0), 65504.0)),
-        Case("inputs", ANY, (gradients(high, 57344.0), 57344.0)),
+        Case("inputs", ANY, (gradients(high, 57344.0, 1), 57344.0)),
         Case("inputs", LARGE, (too_large, 240.0)),
         Case("numbers", TINY, (gradients(high + 70, 65504.0), 65504.0)),
         Case("numbers", JUST_PAST, (just_past, 65504.0)),

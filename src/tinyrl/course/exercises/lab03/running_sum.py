@@ -207,7 +207,8 @@ def cases(generator: Generator) -> list[Case]:
     negative = unit * torch.tensor([-2.5, 0.75, -5.75, 1.0])
     cancelled = unit * torch.tensor([1.0, -1.0, -2.5, 0.75, -5.75])
     alone = unit * (1 + torch.tensor([whole(generator, 1, 8) / 32 + 1 / 64]))
-    past = unit * torch.tensor([4.0] + 4 * [0.5 + whole(generator, 1, 4) / 64])
+    # Of more bits than BF16 has, which would make them ties.
+    past = unit * torch.tensor([4.0] + 4 * [0.5 + whole(generator, 1, 3) / 1024])
     tiny = torch.full((60,), 2.0 ** whole(generator, -7, -4))
     return [
         Case("example", BY_HAND, (torch.tensor([4.0, 0.5, 0.5, 0.5]), 2)),

@@ -176,6 +176,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", SHIFT, (logits(3, 1),)),
         Case("inputs", RANDOM, (logits(3, 5),)),
         Case("inputs", TOKENS, (logits(6, 4).view(2, 3, 4),)),
+        Case("inputs", TOKENS, (logits(5, 4).view(1, 5, 4),)),
         Case("gradient", GRADIENT, (logits(3, 5),)),
         Case("numbers", LOW, (logits(2, 5, -1000.0),)),
         Case("numbers", APART, (logits(3, 4) + offsets,)),

@@ -160,31 +160,39 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="two tokens, one level", zh="两个 token，只有一级")
 HELD = Words(en="a cache that holds its entries exactly", zh="能精确存下的 cache")
 INT4 = Words(en="seven levels, INT4", zh="七级，即 INT4")
+INT8 = Words(en="127 levels, INT8", zh="127 级，即 INT8")
 OUTLIER = Words(en="a token with large entries", zh="一个数值很大的 token")
 
 
 def cases(generator: Generator) -> list[Case]:
-    def entries(tokens: int, levels: int, off: float) -> Tensor:
-        """Codes and a bit, far from ties; the first channel has the largest."""
-        codes = torch.randint(1 - levels, levels, (tokens, 6), generator=generator)
-        part = off * (2 * torch.rand(tokens, 6, generator=generator) - 1)
+    def entries(tokens: int, levels: int, off: float, D: int) -> Tensor:
+        """Codes and a bit, far from ties; in each token another channel is the largest."""
+        codes = torch.randint(1 - levels, levels, (tokens, D), generator=generator)
+        part = off * (2 * torch.rand(tokens, D, generator=generator) - 1)
+        top = levels * (1 - 2 * torch.randint(2, (tokens,), generator=generator))
+        at = torch.randint(D, (tokens,), generator=generator)
         x = codes + part
-        x[:, 0] = levels * (1 - 2 * torch.randint(2, (tokens,), generator=generator))
+        x[torch.arange(tokens), at] = top.to(x)
         return x * 2.0 ** -torch.randint(2, 5, (tokens, 1), generator=generator)
 
-    def args(tokens: int, off: float = 0.4) -> tuple[Tensor, Tensor, Tensor, int]:
-        k, v = entries(tokens, 7, off), entries(tokens, 7, off)
-        return normal(generator, 6), k, v, 7
+    def args(
+        tokens: int, off: float = 0.4, levels: int = 7, D: int = 6
+    ) -> tuple[Tensor, Tensor, Tensor, int]:
+        k, v = entries(tokens, levels, off, D), entries(tokens, levels, off, D)
+        return normal(generator, D), k, v, levels
 
     k = torch.tensor([[1.0, 0.4], [0.3, -2.0]])
     v = torch.tensor([[4.0, 1.0], [-1.2, 2.0]])
     q, k8, v8, levels = args(6)
+    query, keys, values, most = args(5, levels=127, D=8)
+    int8 = query / 8, keys, 4 * values, most
     k8[1], v8[1] = 16 * k8[1], 64 * v8[1]
     return [
         Case("example", BY_HAND, (torch.tensor([1.0, 0.0]), k, v, 1)),
         Case("property", HELD, args(4, 0.0)),
         Case("inputs", INT4, args(5)),
         Case("inputs", INT4, args(7)),
+        Case("inputs", INT8, int8),
         Case("numbers", OUTLIER, (q / 16, k8, v8, levels)),
     ]
 

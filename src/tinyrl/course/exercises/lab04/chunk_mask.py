@@ -160,5 +160,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=5,
     exact=True,
-    boolean=True,
+    boolean=("visible",),
 )

@@ -166,10 +166,14 @@ LARGE = Words(en="logits near 1000", zh="接近 1000 的 logit")
 
 def cases(generator: Generator) -> list[Case]:
     def shared(
-        ranks: int, middle: float | Tensor = 0.0, at: int | None = None
+        ranks: int,
+        middle: float | Tensor = 0.0,
+        *,
+        at: int | None = None,
+        tokens: int = 4,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The sampled tokens lie on rank `at`, on any one if it is None."""
-        logits = middle + 2 * normal(generator, ranks, 4, 5)  # [ranks, tokens, part]
+        logits = middle + 2 * normal(generator, ranks, tokens, 5)
         top = logits.max(-1).values
         total = (logits - top[..., None]).exp().sum(-1)
         at = whole(generator, 0, ranks) if at is None else at
@@ -183,7 +187,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("example", BY_HAND, example),
         Case("property", ONE, shared(1)),
         Case("inputs", ANY, shared(3)),
-        Case("inputs", ANY, shared(4)),
+        Case("inputs", ANY, shared(4, tokens=6)),
         Case("numbers", LARGE, shared(3, 1000.0)),
         Case("numbers", APART, shared(3, apart, at=1)),
     ]

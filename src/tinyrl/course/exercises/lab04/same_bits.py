@@ -227,5 +227,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=5,
     exact=True,
-    boolean=True,
+    boolean=("equal",),
 )

@@ -11,9 +11,18 @@ def whole(generator: Generator, low: int, high: int) -> int:
     return int(torch.randint(low, high + 1, (), generator=generator))
 
 
-def tokens(generator: Generator, *shape: int, low: int = 20, high: int = 60) -> Tensor:
-    """Ids in [low, high)."""
-    return torch.randint(low, high, shape, generator=generator)
+IDS = 60
+
+
+def tokens(generator: Generator, *shape: int) -> Tensor:
+    """Ids, 0 to 59: 0 is as real as any other."""
+    return torch.randint(IDS, shape, generator=generator)
+
+
+def others(generator: Generator, but: Tensor, *shape: int) -> Tensor:
+    """Ids, 0 to 59, none of `but [E]` among them."""
+    left = torch.arange(IDS)[~torch.isin(torch.arange(IDS), but)]
+    return left[torch.randint(len(left), shape, generator=generator)]
 
 
 def padded(generator: Generator, rows: int, columns: int) -> tuple[Tensor, Tensor]:

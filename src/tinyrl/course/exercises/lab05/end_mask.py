@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab05.draws import tokens, whole
+from tinyrl.course.exercises.lab05.draws import IDS, others, whole
 from tinyrl.course.words import Words
 
 
@@ -48,6 +48,12 @@ def _both_needed(ids: Tensor, ends: Tensor) -> Tensor:
     return torch.stack(masks).any(0)
 
 
+def _first_missed(ids: Tensor, ends: Tensor) -> Tensor:
+    """As `argmax` has it: 0 for an end in column 0, and 0 where there is none."""
+    at_once = _is_end(ids, ends)[:, :1]
+    return reference(ids, ends) | at_once
+
+
 MISTAKES: Mistakes = {
     "first_end_only": (
         lambda ids, ends: reference(ids, ends[:1]),
@@ -87,6 +93,24 @@ MISTAKES: Mistakes = {
             en="You take out end ids wherever they stand: the real end is lost, and other "
             "padding behind it counts.",
             zh="你按 id 去掉了所有结束符：真正的结尾丢了，其后的其他 padding 却被计入。",
+        ),
+    ),
+    "first_missed": (
+        _first_missed,
+        Words(
+            en="A response that ends with its first token counts as one without an end: "
+            "`argmax` is 0 for both. Ask `any` which rows have one.",
+            zh="第一个 token 就结束的回答被当成了没有结束符：两种情况下 `argmax` 都是 0。请"
+            "用 `any` 判断哪些行有结束符。",
+        ),
+    ),
+    "zero_is_padding": (
+        lambda ids, ends: reference(ids, ends) & (ids != 0),
+        Words(
+            en="You take out the id 0 as padding. Which id padding has is not said here, "
+            "and 0 before the end is a token like any other.",
+            zh="你把 id 0 当成 padding 去掉了。这里没有说 padding 是哪个 id；结束之前的 0 "
+            "是普通的 token。",
         ),
     ),
     "cut_off_dropped": (
@@ -139,35 +163,44 @@ BY_HAND = Words(
 )
 NONE = Words(en="no response has an end", zh="没有一条回答有结束符")
 PAD_IS_END = Words(en="the padding id is an end id", zh="padding 与结束符同号")
+ONE = Words(en="a single end id", zh="只有一个结束符")
 GARBAGE = Words(en="old tokens behind the end", zh="结束符之后是旧内容")
 LONG = Words(en="long responses", zh="很长的回答")
 
 
 def cases(generator: Generator) -> list[Case]:
-    a, b = (whole(generator, low, low + 4) for low in (1, 7))
-    ends = torch.tensor([a, b])
+    def ended(
+        rows: int, columns: int, many: int, pad: int | None = None, *, borders: bool = True
+    ) -> list[Tensor]:
+        """Responses that end with each of `many` ids in turn, or are cut off.
 
-    def ended(rows: int, columns: int, filler: int | None) -> tuple[Tensor, Tensor]:
-        """Responses that end with either id, or are cut off; behind it padding or text."""
-        ids = tokens(generator, rows, columns)
+        At the `borders` the first ends at once, the second with the last column. Behind an
+        end stands the end number `pad`, or where there is none text with another end in it.
+        """
+        ends = torch.randperm(IDS, generator=generator)[:many]
+        ids = others(generator, ends, rows, columns)
         for row in range(rows):
             at = whole(generator, 1, columns - 4)
-            if row % 3 < 2:
-                ids[row, at] = ends[row % 3]
-                if filler is not None:
-                    ids[row, at + 1 :] = filler
-                else:
-                    ids[row, at + 3] = ends[1 - row % 3]
-        return ids, ends
+            at = (0, columns - 1, at)[min(row, 2)] if borders else at
+            if (kind := row % (many + 1)) == many:
+                continue
+            ids[row, at + 3 : at + 4] = ends[(kind + 1) % many]
+            ids[row, at] = ends[kind]
+            if pad is not None:
+                ids[row, at + 1 :] = ends[pad]
+        return [ids, ends]
 
     by_hand = torch.tensor([[7, 2, 0, 0], [8, 9, 3, 0], [7, 8, 9, 6]])
+    none = torch.randperm(IDS, generator=generator)[:2]
     return [
         Case("example", BY_HAND, (by_hand, torch.tensor([2, 3]))),
-        Case("property", NONE, (tokens(generator, 3, 6), ends)),
-        Case("inputs", GARBAGE, ended(6, 8, None)),
-        Case("inputs", PAD_IS_END, ended(7, 9, a)),
-        Case("inputs", PAD_IS_END, ended(6, 9, b)),
-        Case("numbers", LONG, ended(4, 900, None)),
+        Case("property", NONE, (others(generator, none, 3, 6), none)),
+        Case("inputs", GARBAGE, (*ended(8, 8, 2),)),
+        Case("inputs", PAD_IS_END, (*ended(7, 9, 2, 0),)),
+        Case("inputs", PAD_IS_END, (*ended(8, 9, 3, 1),)),
+        Case("inputs", ONE, (*ended(6, 8, 1),)),
+        Case("inputs", GARBAGE, (*ended(9, 10, 3),)),
+        Case("numbers", LONG, (*ended(4, 900, 2, borders=False),)),
     ]
 
 
@@ -201,4 +234,5 @@ EXERCISE = Exercise(
     points=(1, 2),
     minutes=7,
     exact=True,
+    boolean=("mask",),
 )

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab05.draws import tokens, whole
+from tinyrl.course.exercises.lab05.draws import IDS, tokens, whole
 from tinyrl.course.words import Words
 
 
@@ -40,6 +40,17 @@ def _by_prefixes(a: Tensor, b: Tensor) -> int:
 def _length_forgotten(a: Tensor, b: Tensor) -> int:
     n = min(len(a), len(b))
     return reference(a[:n], b[:n])
+
+
+def _first_is_none(a: Tensor, b: Tensor) -> int:
+    """As `if at: return at` has it."""
+    return reference(a, b) or (-1 if len(a) == len(b) else min(len(a), len(b)))
+
+
+def _filled(a: Tensor, b: Tensor) -> int:
+    n = max(len(a), len(b))
+    x, y = (torch.nn.functional.pad(side, (0, n - len(side))) for side in (a, b))
+    return reference(x, y)
 
 
 def _text(a: Tensor, b: Tensor) -> int:
@@ -94,6 +105,25 @@ MISTAKES: Mistakes = {
             zh="这是最后一个仍相同的位置，早了一个。",
         ),
     ),
+    "first_is_none": (
+        _first_is_none,
+        Words(
+            en="Lists that differ from the start are told as if they did not. 0 is a "
+            "place, and `if at:` takes it for none: ask `is not None`. A missing `<bos>` "
+            "is there.",
+            zh="从一开始就不同的列表被当成没有不同。0 也是一个位置，而 `if at:` 会把它当成"
+            "“没有”：请用 `is not None`。缺少的 `<bos>` 就在那里。",
+        ),
+    ),
+    "filled_with_0": (
+        _filled,
+        Words(
+            en="You fill the shorter list up with 0, and 0 is an id: a list that goes on "
+            "with it seems the same. Where one list ends, they differ.",
+            zh="你用 0 补齐了较短的列表，而 0 也是一个 id：后面接着 0 的列表就显得相同。一"
+            "个列表结束的地方就是不同。",
+        ),
+    ),
     "text": (
         _text,
         Words(
@@ -138,6 +168,9 @@ MISTAKES: Mistakes = {
 
 BY_HAND = Words(en="`<bos>` twice on one side", zh="一侧的 `<bos>` 重复了")
 SAME = Words(en="the same ids on both sides", zh="两边的 id 相同")
+FIRST = Words(en="one side lacks the first token", zh="一侧缺少第一个 token")
+ONE = Words(en="lists of one token", zh="只有一个 token 的列表")
+FILLED = Words(en="one list goes on with the id 0", zh="一个列表后面接着 id 0")
 MIDDLE = Words(
     en="another token in the middle, and later ones", zh="中间换了 token，后面也有"
 )
@@ -158,20 +191,29 @@ def cases(generator: Generator) -> list[Case]:
     once = torch.tensor([1, 4, 9, 7, 2, 5])
     same = tokens(generator, 9)
     start, more = tokens(generator, 7), tokens(generator, 2)
+    lacking = torch.cat([same[:1] + 1, same])
+    zeros = torch.cat([start, torch.zeros(2, dtype=torch.long)])
     pieces = tokens(generator, 5), tokens(generator, 3)
     # 1, 12 and 11, 2 read alike
     one, other = (
         torch.cat([pieces[0], torch.tensor(p), pieces[1]]) for p in ((1, 12), (11, 2))
     )
-    swapped = same.roll(1)
+    # Later each side says what the other does not say anywhere.
+    swapped = [
+        torch.cat([start, part, torch.tensor([last])])
+        for part, last in ((same, IDS), (same.roll(1), IDS + 1))
+    ]
     return [
         Case("example", BY_HAND, (once, torch.cat([once[:1], once]))),
         Case("property", SAME, (same, same.clone())),
         Case("inputs", MIDDLE, changed(12)),
         Case("inputs", LONGER, (start, torch.cat([start, more]))),
         Case("inputs", LONGER, (torch.cat([start, more]), start)),
+        Case("inputs", FILLED, (start, zeros)),
+        Case("inputs", FIRST, (lacking, same)),
+        Case("inputs", ONE, (same[:1], more[:1] + IDS)),
         Case("inputs", RETOLD, (one, other)),
-        Case("inputs", MIDDLE, (torch.cat([start, same]), torch.cat([start, swapped]))),
+        Case("inputs", MIDDLE, (swapped[0], swapped[1])),
         Case("numbers", LONG, changed(3000)),
     ]
 
@@ -202,4 +244,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=6,
     exact=True,
+    whole=("place",),
 )

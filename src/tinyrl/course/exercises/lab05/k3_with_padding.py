@@ -59,6 +59,15 @@ def _over_real(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Two:
     return k3[mask].mean(), k3.sum() / mask.sum()
 
 
+def _by_filler(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Two:
+    return reference(logp_train, logp_rollout, logp_rollout != 0)
+
+
+def _clamped(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Two:
+    d = (logp_train.double() - logp_rollout.double()).clamp(-20, 20)
+    return _of(torch.expm1(d) - d, mask)
+
+
 MISTAKES: Mistakes = {
     "sign": (
         lambda train, rollout, mask: reference(rollout, train, mask),
@@ -126,6 +135,24 @@ MISTAKES: Mistakes = {
             zh="第二个数对全部列求和，却只除以真实 token 数。没有 mask 时两者都是全部列。",
         ),
     ),
+    "by_filler": (
+        _by_filler,
+        Words(
+            en="You take a rollout logprob of 0.0 for padding. A real token of which the "
+            "engine is certain has it as well: which ones are real is what the mask says.",
+            zh="你把采样侧 logprob 为 0.0 的都当成了 padding。引擎完全确定的真实 token 也"
+            "是 0.0：哪些是真实 token 要看 mask。",
+        ),
+    ),
+    "clamped": (
+        _clamped,
+        Words(
+            en="You clamp delta to [-20, 20]. Trainers do that to survive; a metric has to "
+            "show the worst tokens as they are.",
+            zh="你把 delta 截到了 [-20, 20]。训练代码常用它保命，但指标要如实反映最糟的 "
+            "token。",
+        ),
+    ),
     "mask_ignored": (
         lambda train, rollout, mask: (_k3(train, rollout).mean(),) * 2,
         Words(
@@ -139,6 +166,10 @@ BY_HAND = Words(
     en="one token differs, one is padding", zh="一个 token 不同，一个是 padding"
 )
 AGREE = Words(en="the two sides agree on real tokens", zh="两边在真实 token 上一致")
+FAR = Words(
+    en="a token that one side finds impossible, on either side",
+    zh="两边各有一个 token 被另一边认为几乎不可能",
+)
 FILLED = Words(
     en="the engine fills padding with 0.0, the trainer does not",
     zh="引擎用 0.0 填充 padding，训练侧不是",
@@ -150,18 +181,24 @@ def cases(generator: Generator) -> list[Case]:
         mask, size = mask_of(generator, rows, columns), (rows, columns)
         rollout = uniform(generator, size, -4, -1)
         train = rollout + uniform(generator, size, -spread, spread)
+        rollout[0, 0] = train[1, 1] = rollout[1, 1] = 0.0  # certain, as far as they go
+        train[0, 0] = -spread
         filled = torch.where(mask, rollout, 0.0)
         return torch.where(mask, train, uniform(generator, size, -6, -3)), filled, mask
 
     train = torch.tensor([[-0.5, -1.0, -2.0], [-0.25, -3.0, -4.0]])
     rollout = torch.tensor([[-0.5, -1.5, -2.0], [-0.25, -3.0, 0.0]])
     real = torch.tensor([[True, True, True], [True, True, False]])
+    far, other, some = sides(3, 7, 0.9)
+    far[1, 0] -= 30
+    other[2, 1] -= 30
     return [
         Case("example", BY_HAND, (train, rollout, real)),
         Case("property", AGREE, sides(3, 6, 0.0)),
         Case("inputs", FILLED, sides(3, 7, 0.9)),
         Case("inputs", FILLED, sides(5, 10, 0.9)),
         Case("numbers", LONG, sides(2, 2000, 0.9)),
+        Case("numbers", FAR, (far, other, some)),
     ]
 
 

@@ -6,7 +6,14 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab01.batch import NAN, Padding, garbage, mask_of, uniform
+from tinyrl.course.exercises.lab01.batch import (
+    GRADIENT,
+    NAN,
+    Padding,
+    garbage,
+    mask_of,
+    uniform,
+)
 from tinyrl.course.words import Words
 
 
@@ -46,6 +53,15 @@ def _no_guard(loss: Tensor, mask: Tensor, cut: Tensor) -> Tensor:
 
 def _per_response(loss: Tensor, mask: Tensor, cut: Tensor) -> Tensor:
     return _mean(loss, _kept(mask, cut), (~cut).sum())
+
+
+def _nonzero(loss: Tensor, mask: Tensor, cut: Tensor) -> Tensor:
+    kept = _kept(mask, cut)
+    return _mean(loss, kept, (kept & (loss != 0)).sum())
+
+
+def _plain_zero(loss: Tensor, mask: Tensor, cut: Tensor) -> Tensor | float:
+    return 0.0 if cut.all() else reference(loss, mask, cut)
 
 
 MISTAKES: Mistakes = {
@@ -128,6 +144,25 @@ MISTAKES: Mistakes = {
             "`clamp(min=1)`。",
         ),
     ),
+    "nonzero_counted": (
+        _nonzero,
+        Words(
+            en="You count the tokens whose loss is not 0. A real token's loss can be "
+            "exactly 0, as with an advantage of 0. How many are real is what the mask "
+            "says.",
+            zh="你数的是损失不为 0 的 token。真实 token 的损失也可以恰好为 0，例如 "
+            "advantage 为 0 时。有多少个真实 token 要由 mask 来数。",
+        ),
+    ),
+    "plain_zero": (
+        _plain_zero,
+        Words(
+            en="Where every response was cut you return Python's 0, and a number has no "
+            "`.backward()`: the run ends there. Return a tensor, as elsewhere.",
+            zh="所有回答都被截断时，你返回的是 Python 的 0，它没有 `.backward()`，训练会在"
+            "那里中断。和其他情况一样，应当返回张量。",
+        ),
+    ),
     "times_mask": (
         lambda loss, mask, cut: (
             (loss * _kept(mask, cut)).sum() / _kept(mask, cut).sum().clamp(min=1)
@@ -150,9 +185,12 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="three responses, the second was cut", zh="三条回答，第二条被截断")
 NONE_CUT = Words(en="nothing was cut", zh="没有被截断的")
 RANDOM = Words(en="some are cut, numbers in the padding", zh="有的被截断，padding 里有数")
+ZEROS = Words(
+    en="real tokens whose loss is 0; the mean is below 0",
+    zh="有些真实 token 的损失恰好为 0；平均值小于 0",
+)
 ONE_LEFT = Words(en="one token is left", zh="只剩一个 token")
 ALL_CUT = Words(en="every response was cut", zh="所有回答都被截断")
-GRADIENT = Words(en="the same with gradients", zh="要求梯度")
 LONG = Words(en="long responses", zh="很长的回答")
 
 
@@ -171,13 +209,17 @@ def cases(generator: Generator) -> list[Case]:
     plain, real, cut = batch(4, 6)
     gone, there, _ = batch(3, 5)
     lone = uniform(generator, (3, 3), -2.0, 3.0)
+    zeros, some, of_them = batch(7, 10)
+    zeros = torch.where(some, zeros - 4, zeros)
+    zeros[:, 1:3] = 0.0
     return [
         Case("example", BY_HAND, (loss, mask, torch.tensor([False, True, False]))),
         Case("property", NONE_CUT, (plain, real, torch.zeros_like(cut))),
         Case("inputs", RANDOM, batch(5, 8)),
-        Case("inputs", RANDOM, batch(7, 10)),
+        Case("inputs", ZEROS, (zeros, some, of_them)),
         Case("padding", NAN, batch(5, 8, "nan")),
-        Case("gradient", GRADIENT, batch(5, 8)),
+        Case("gradient", GRADIENT, batch(5, 8, "nan")),
+        Case("gradient", ALL_CUT, (gone, there, torch.ones(3, dtype=torch.bool))),
         Case("numbers", ONE_LEFT, (lone, mask, torch.tensor([True, True, False]))),
         Case("numbers", ALL_CUT, (gone, there, torch.ones(3, dtype=torch.bool))),
         Case("numbers", LONG, batch(3, 2000, low=1.0)),

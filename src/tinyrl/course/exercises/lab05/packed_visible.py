@@ -146,14 +146,22 @@ LONG = Words(en="long rows", zh="很长的行")
 
 def cases(generator: Generator) -> list[Case]:
     def packed(rows: int, columns: int) -> Tensor:
+        """Conversations of one token or more, numbered in any order.
+
+        The first row begins with numbers 0 and 1. Every other row has padding in front, two
+        in three have some behind.
+        """
         made = torch.full((rows, columns), -1)
         for row in range(rows):
-            at = whole(generator, 1, 2) if row % 2 else 0
-            number = 10 * row
-            while at < columns - 3 + row % 2:
-                size = whole(generator, 2, 1 + columns // 3)
-                made[row, at : min(at + size, columns - 2)] = number
-                at, number = at + size, number + 1
+            at, end = row % 2 * whole(generator, 1, 2), columns - whole(generator, 1, 2)
+            end = columns if row % 3 == 1 else end
+            numbers = torch.randperm(columns + 50, generator=generator).tolist()
+            numbers = numbers if row else [0, 1, *(n for n in numbers if n > 1)]
+            sizes = [1] if row == 1 else []
+            while at < end:
+                size = sizes.pop() if sizes else whole(generator, 2, 1 + columns // 3)
+                made[row, at : min(at + size, end)] = numbers.pop(0)
+                at += size
         return made
 
     by_hand = torch.tensor([[0, 0, 1, 1, -1], [2, 2, 2, 3, -1]])
@@ -198,4 +206,5 @@ EXERCISE = Exercise(
     points=(1, 2),
     minutes=7,
     exact=True,
+    boolean=("visible",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from tinyrl.course.exercise import Case, Exercise, Mistakes
+from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01.batch import uniform
 from tinyrl.course.exercises.lab05.draws import padded, spans, whole
 from tinyrl.course.words import Words
@@ -24,8 +24,15 @@ def _behind(logits: Tensor, ids: Tensor) -> Tensor:
     return torch.nn.functional.pad(logp, (1, 0))
 
 
+def _clean(logits: Tensor, response: Tensor) -> Tensor:
+    """0 for the logits of columns behind which no response token stands."""
+    asked = torch.nn.functional.pad(response[:, 1:], (0, 1))
+    return torch.where(asked[..., None], logits, 0.0)
+
+
 def reference(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
-    return torch.where(response, _behind(logits, ids), 0.0)
+    """Clean first: `where` behind the softmax would let NaN into the gradient."""
+    return torch.where(response, _behind(_clean(logits, response), ids), 0.0)
 
 
 def _selected(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
@@ -38,10 +45,27 @@ def _selected(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
 
 def _cross_entropy(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
     labels = torch.where(response, ids, IGNORED)[:, 1:]
+    z = logits.nan_to_num()[:, :-1]
     loss = torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1), labels.flatten(), reduction="none"
+        z.flatten(0, 1), labels.flatten(), reduction="none"
     )
     return torch.nn.functional.pad(-loss.view(labels.shape), (1, 0))
+
+
+def _where_after(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
+    """Right values; the padding's NaN is in the way of the gradient."""
+    return torch.where(response, _behind(logits, ids), 0.0)
+
+
+def _log_of(more: float) -> Function:
+    """log(softmax + more), as it is written to keep the log from being -inf."""
+
+    def wrong(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
+        p = _clean(logits, response)[:, :-1].softmax(-1) + more
+        logp = torch.nn.functional.pad(_gathered(p, ids[:, 1:]).log(), (1, 0))
+        return torch.where(response, logp, 0.0)
+
+    return wrong
 
 
 def _unshifted(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
@@ -75,14 +99,12 @@ def _all_tokens(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
 
 
 def _over_time(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
-    known = torch.where(logits.isnan(), -torch.inf, logits)
-    logp = _gathered(known[:, :-1].log_softmax(1), ids[:, 1:])
+    logp = _gathered(logits[:, :-1].log_softmax(1), ids[:, 1:])
     return torch.where(response, torch.nn.functional.pad(logp, (1, 0)), 0.0)
 
 
 def _probabilities(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
-    logp = _behind(logits, ids)
-    return torch.where(response, logp.exp(), 0.0)
+    return torch.where(response, _behind(logits, ids).exp(), 0.0)
 
 
 MISTAKES: Mistakes = {
@@ -124,8 +146,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The first response token is missing. The last *prompt* token's logits give "
             "it its logprob.",
-            zh="少了第一个回答 token。它的 logprob 由最后一个*提示* token 处的 logits 给出"
-            "。",
+            zh="少了第一个回答 token。它的 logprob 来自最后一个*提示* token 处的 logits。",
         ),
     ),
     "all_tokens": (
@@ -148,6 +169,23 @@ MISTAKES: Mistakes = {
         Words(
             en="These are probabilities; asked for are their logarithms.",
             zh="这是概率；题目要的是对数。",
+        ),
+    ),
+    "log_of_softmax": (
+        _log_of(0.0),
+        Words(
+            en="An unlikely token's probability underflows to 0 and its log is -inf. "
+            "`log_softmax` never leaves the log scale.",
+            zh="很小的概率会下溢成 0，取对数得 -inf。`log_softmax` 始终在对数尺度上。",
+        ),
+    ),
+    "log_of_more": (
+        _log_of(1e-9),
+        Words(
+            en="You add a small number before the log, and no logprob can be below its "
+            "own: of a token of probability e^-200 it is -200. Use `log_softmax`.",
+            zh="取对数之前加了一个小数，logprob 就低不过它的对数。概率为 e^-200 的 token 应"
+            "当是 -200。请用 `log_softmax`。",
         ),
     ),
     "times_mask": (
@@ -174,6 +212,16 @@ MISTAKES: Mistakes = {
             "把它们变成无害的值。",
         ),
     ),
+    "where_after": (
+        _where_after,
+        Words(
+            en="The values are right, but the gradient is NaN: a `where` behind the "
+            "softmax lets the padding's NaN through backwards. Take the logits of response "
+            "tokens only, or clean the others first.",
+            zh="数值正确，但梯度是 NaN：在 softmax 之后才 `where`，反向时 padding 的 NaN 仍"
+            "会漏过来。应当只取回答 token 的 logits，或先清理其余的。",
+        ),
+    ),
     "detach": (
         lambda logits, ids, response: reference(logits, ids, response).detach(),
         Words(
@@ -191,7 +239,10 @@ EVEN = Words(en="all logits are equal: log 1/V", zh="所有 logits 相同：log 
 RANDOM = Words(en="random rows, padding on either side", zh="随机的行，两侧有 padding")
 MARKED = Words(en="padding is marked by the id -100", zh="padding 用 id -100 标记")
 NAN = Words(en="logits of padding are NaN", zh="padding 的 logits 是 NaN")
-GRADIENT = Words(en="the same with gradients", zh="要求梯度")
+GRADIENT = Words(
+    en="the same with gradients, NaN in the padding", zh="要求梯度，padding 里是 NaN"
+)
+FAR = Words(en="logits 1000 apart", zh="相差 1000 的 logits")
 LARGE = Words(en="logits near 100", zh="100 左右的 logits")
 
 
@@ -202,6 +253,7 @@ def cases(generator: Generator) -> list[Case]:
         start, length = padded(generator, rows, columns)
         real = spans(start, length, columns)
         prompt = torch.tensor([whole(generator, 2, 3) for _ in range(rows)])
+        prompt[1] = 1  # of a row without padding in front: a response from column 1 on
         response = spans(start + prompt, length - prompt, columns)
         logits = uniform(generator, (rows, columns, V), -3, 3)
         ids = torch.randint(V, (rows, columns), generator=generator)
@@ -218,17 +270,18 @@ def cases(generator: Generator) -> list[Case]:
     answered = torch.tensor([[False, False, False, True, True]])
     even, ids, response = batch(4, 8, 5)
     large, *rest = batch(4, 10, 6)
+    near, *chosen = batch(4, 10, 6)
+    far = near + 1000 * torch.rand(near.shape, generator=generator).argsort(-1)
     return [
         Case("example", BY_HAND, (by_hand, torch.tensor([[0, 1, 2, 1, 2]]), answered)),
-        Case(
-            "property", EVEN, (torch.full_like(even, float(even[0, 0, 0])), ids, response)
-        ),
+        Case("property", EVEN, (0 * even + even[0, 0, 0], ids, response)),
         Case("inputs", RANDOM, batch(4, 10, 7)),
         Case("inputs", RANDOM, batch(5, 12, 9)),
         Case("padding", MARKED, batch(4, 10, 6, marked=True)),
         Case("padding", NAN, batch(4, 10, 6, nan=True)),
-        Case("gradient", GRADIENT, batch(4, 9, 6)),
+        Case("gradient", GRADIENT, batch(4, 9, 6, marked=True, nan=True)),
         Case("numbers", LARGE, (100 + large, *rest)),
+        Case("numbers", FAR, (far, *chosen)),
     ]
 
 
@@ -246,19 +299,17 @@ EXERCISE = Exercise(
             zh="第 c 列的回答 token 是从哪一列的 logits 里采样出来的？",
         ),
         Words(
-            en="Log-softmax of `logits[:, :-1]`, gathered at `ids[:, 1:]`, is the logprob "
-            "of "
-            "the tokens from column 1 on. Column 0 has none.",
-            zh="对 `logits[:, :-1]` 取 log-softmax，再按 `ids[:, 1:]` gather，就是从第 1 列"
-            "起各 "
-            "token 的 logprob。第 0 列没有。",
+            en="Select before you compute: `row, column = response.nonzero(as_tuple=True)` "
+            "says where the response tokens are, and their logits are one column to the "
+            "left. What is not selected may be NaN or -100.",
+            zh="先选出来再计算：`row, column = response.nonzero(as_tuple=True)` 给出回答 "
+            "token 的位置，它们的 logits 在左边一列。没选中的是 NaN 还是 -100 都没关系。",
         ),
         Words(
-            en="`ids.clamp(min=0)` before gather; pad one zero in front; "
-            "`torch.where(response, logp, 0.0)`.",
-            zh="gather 之前先 `ids.clamp(min=0)`；在前面补一列 0；最后 "
-            "`torch.where(response, "
-            "logp, 0.0)`。",
+            en="`logits[row, column - 1].log_softmax(-1)`, gathered at `ids[row, column]`, "
+            "put into zeros with `index_put`.",
+            zh="对 `logits[row, column - 1]` 取 `log_softmax(-1)`，按 `ids[row, column]` "
+            "gather，再用 `index_put` 放进全零张量。",
         ),
     ),
     points=(1, 2),

@@ -117,12 +117,18 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="padding left, right, and none", zh="左侧、右侧和没有 padding")
 FULL = Words(en="no padding: the columns", zh="没有 padding：就是列号")
 MIXED = Words(en="padding on either side, or both", zh="padding 在一侧或两侧")
+LONE = Words(en="rows of one real token", zh="只有一个真实 token 的行")
 LONG = Words(en="long rows", zh="很长的行")
 
 
 def cases(generator: Generator) -> list[Case]:
     def mask(rows: int, columns: int) -> Tensor:
         return spans(*padded(generator, rows, columns), columns)
+
+    def lone(columns: int) -> Tensor:
+        """One real token: the first, the last, and one between."""
+        at = torch.tensor([0, columns - 1, whole(generator, 1, columns - 2)])
+        return spans(at, torch.ones(3), columns)
 
     by_hand = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]]).bool()
     a, b = whole(generator, 2, 5), whole(generator, 3, 8)
@@ -131,6 +137,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", FULL, (torch.ones(a, b).bool(),)),
         Case("inputs", MIXED, (mask(5, 8 + a),)),
         Case("inputs", MIXED, (mask(8, 9 + b),)),
+        Case("inputs", LONE, (lone(4 + a),)),
         Case("numbers", LONG, (mask(4, 900 + a),)),
     ]
 
@@ -160,4 +167,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=6,
     exact=True,
+    whole=("positions",),
 )

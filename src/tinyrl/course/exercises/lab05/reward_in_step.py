@@ -183,7 +183,9 @@ MISTAKES: Mistakes = {
 }
 
 BY_HAND = Words(en="limit 3: lengths 2, 4 and 3", zh="上限 3：长度为 2、4、3")
-ROOMY = Words(en="a limit that cuts nothing", zh="上限足够大，什么都不截")
+ROOMY = Words(en="a limit above T", zh="上限大于 T")
+WHOLE = Words(en="a limit of T: nothing is cut", zh="上限等于 T：什么都不截")
+SHORT = Words(en="a limit of one token", zh="上限为一个 token")
 SOME = Words(en="a limit that cuts some", zh="上限截断了一部分")
 LONG = Words(en="long responses", zh="很长的回答")
 
@@ -199,12 +201,15 @@ def cases(generator: Generator) -> list[Case]:
 
     by_hand = torch.arange(4) < torch.tensor([[2], [4], [3]])
     reward, mask, _ = batch(4, 6, 4)
-    roomy = whole(generator, 6, 9)
+    nothing, real, limit = batch(6, 12, whole(generator, 6, 9))
+    nothing[2] = 0.0
     return [
         Case("example", BY_HAND, (torch.tensor([1.0, 1.0, -0.5]), by_hand, 3)),
-        Case("property", ROOMY, (reward, mask, roomy)),
+        Case("property", ROOMY, (reward, mask, whole(generator, 7, 9))),
+        Case("property", WHOLE, (reward, mask, 6)),
         Case("inputs", SOME, batch(5, 8, whole(generator, 4, 6))),
-        Case("inputs", SOME, batch(6, 12, whole(generator, 6, 9))),
+        Case("inputs", SOME, (nothing, real, limit)),
+        Case("numbers", SHORT, batch(4, 5, 1)),
         Case("numbers", LONG, batch(4, 900, whole(generator, 400, 700))),
     ]
 
@@ -239,4 +244,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=8,
+    boolean=("mask",),
 )

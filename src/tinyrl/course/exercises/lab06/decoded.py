@@ -21,6 +21,13 @@ HOPELESS = Words(
 )
 ALL = Words(en="every token is kept", zh="所有 token 都保留")
 GRADIENT = Words(en="the same with gradients", zh="要求梯度")
+BELOW = 1e5  # the hopeless lie so far down; -1e4 and FP16's -65504 are no infinity
+FINITE = Words(
+    en="You fill what is cut with a finite number. Where the kept logits are lower still, "
+    "the cut ones have nearly all the probability. `-torch.inf` is what is out.",
+    zh="你用一个有限的数填充被截掉的部分。保留的 logits 比它更低时，被截掉的反而占了几乎全"
+    "部概率。应当用 `-torch.inf`。",
+)
 BY_HAND = torch.tensor([[0.5, 0.25, 0.15, 0.1], [0.1, 0.05, 0.8, 0.05]]).log()
 
 
@@ -35,11 +42,18 @@ def clear(
     generator: Generator, tokens: int, vocab: int, near: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Logits `[tokens, vocab]` whose `near`, distances to a border, are above 0.005."""
+    return drawn(generator, tokens, vocab, lambda p: bool((near(p).abs() > 5e-3).all()))
+
+
+def drawn(
+    generator: Generator, tokens: int, vocab: int, wanted: Callable[[Tensor], bool]
+) -> Tensor:
+    """Logits `[tokens, vocab]`, each row with `wanted` probabilities."""
     rows: list[Tensor] = []
     while len(rows) < tokens:
         scale = uniform(generator, (), 1.5, 4.0).item()  # else sums hardly vary
         row = spread(generator, vocab, scale=scale)
-        if (near(row.double().softmax(-1)).abs() > 5e-3).all():
+        if wanted(row.double().softmax(-1)):
             rows.append(row)
     return torch.stack(rows)
 
@@ -52,17 +66,29 @@ def kept_set(generator: Generator, logits: Tensor) -> Tensor:
     return order <= size[..., None]
 
 
+def one_zero(logits: Tensor, kept: Tensor) -> Tensor:
+    """The logits moved by a constant, so that one of those kept is exactly 0."""
+    first = kept.int().argmax(-1, keepdim=True)
+    return logits - logits.gather(-1, first)
+
+
 def responses(
-    generator: Generator, rows: int, columns: int, vocab: int, padding: bool = False
+    generator: Generator,
+    rows: int,
+    columns: int,
+    vocab: int,
+    padding: bool = False,
+    scale: float = 2.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Logits and kept sets `[B, T, V]`, sampled ids and mask `[B, T]`.
 
-    Real tokens are kept. In the padding ids are the last token's, kept or not, and
-    with `padding` logits are NaN.
+    Real tokens are kept, and one kept logit is 0. In the padding ids are the last token's,
+    kept or not, and with `padding` logits are NaN.
     """
-    logits = spread(generator, rows, columns, vocab)
+    logits = spread(generator, rows, columns, vocab, scale=scale)
     mask = mask_of(generator, rows, columns)
     kept = kept_set(generator, logits)
+    logits = one_zero(logits, kept)
     chance = torch.rand(logits.shape, generator=generator).masked_fill(~kept, -1.0)
     ids = torch.where(mask, chance.argmax(-1), vocab - 1)
     if padding:

@@ -8,12 +8,15 @@ from torch import Generator, Tensor
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab06.decoded import (
     ALL,
+    BELOW,
     BY_HAND,
+    FINITE,
     GRADIENT,
     HOPELESS,
     LARGE,
     LOGITS,
     kept_set,
+    one_zero,
     over,
     spread,
 )
@@ -116,6 +119,10 @@ MISTAKES: Mistakes = {
             zh="你在整个 batch 上取了平均。每个位置都有自己的 S。",
         ),
     ),
+    "finite_fill": (
+        lambda z, kept: z.masked_fill(~kept, -1e4).logsumexp(-1) - z.logsumexp(-1),
+        FINITE,
+    ),
     "log_of_sum": (
         lambda z, kept: _mass(z, kept).log(),
         Words(
@@ -141,24 +148,30 @@ MISTAKES: Mistakes = {
     ),
 }
 
+ONE = Words(en="one token alone", zh="只有一个 token")
 HAND = Words(en="two tokens by hand", zh="两个可手算的 token")
 
 
 def cases(generator: Generator) -> list[Case]:
     def pair(tokens: int, vocab: int, high: float = 0.0) -> tuple[Tensor, Tensor]:
-        z = spread(generator, tokens, vocab) + high
-        return z, kept_set(generator, z)
+        z = spread(generator, tokens, vocab)
+        kept = kept_set(generator, z)
+        return one_zero(z, kept) + high, kept
 
     kept = torch.tensor([[True, True, False, False], [True, False, True, False]])
     plain, some = pair(6, 8)
+    large, among = pair(6, 8, 1000.0)
+    # Of logsumexps near 1000 float32 has not enough digits left where S is nearly 1.
+    among = among.scatter(-1, large.argmax(-1, keepdim=True), False)
     return [
         Case("example", HAND, (BY_HAND, kept)),
         Case("property", ALL, (plain, torch.ones_like(some))),
         Case("inputs", LOGITS, pair(6, 8)),
         Case("inputs", LOGITS, pair(9, 14)),
+        Case("inputs", ONE, pair(1, 8)),
         Case("gradient", GRADIENT, pair(6, 8)),
-        Case("numbers", LARGE, pair(6, 8, 1000.0)),
-        Case("numbers", HOPELESS, (plain - 1000 * some, some)),
+        Case("numbers", LARGE, (large, among)),
+        Case("numbers", HOPELESS, (plain - BELOW * some, some)),
     ]
 
 

@@ -131,7 +131,7 @@ def cases(generator: Generator) -> list[Case]:
     hand[0, 3] -= 0.5  # no share on the border
     return [
         Case("example", HAND, (hand, 0.25)),
-        Case("property", GREEDY, (_clear(generator, 5, 6, 0.99), 0.99)),
+        Case("property", GREEDY, (_clear(generator, 5, 12, 0.99), 0.99)),
         Case("property", UNSURE, (_clear(generator, 5, 30, 0.1), 0.1)),
         Case("inputs", LOGITS, (_clear(generator, 6, 8, 0.2), 0.2)),
         Case("inputs", LOGITS, (_clear(generator, 9, 16, 0.05), 0.05)),
@@ -165,4 +165,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=5,
     exact=True,
+    boolean=("kept",),
 )

@@ -7,7 +7,14 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01.batch import GRADIENT, NAN
-from tinyrl.course.exercises.lab06.decoded import ALL, HOPELESS, over, responses
+from tinyrl.course.exercises.lab06.decoded import (
+    ALL,
+    BELOW,
+    FINITE,
+    HOPELESS,
+    over,
+    responses,
+)
 from tinyrl.course.words import Words
 
 
@@ -54,6 +61,11 @@ def _cut(logits: Tensor, ids: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
 
 def _zeros(logits: Tensor, ids: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
     z = torch.where(mask[..., None], logits * kept, 0.0)
+    return torch.where(mask, _take(z.log_softmax(-1), ids), 0.0)
+
+
+def _finite_fill(logits: Tensor, ids: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
+    z = torch.where(mask[..., None], logits, 0.0).masked_fill(~kept, -1e4)
     return torch.where(mask, _take(z.log_softmax(-1), ids), 0.0)
 
 
@@ -120,6 +132,19 @@ MISTAKES: Mistakes = {
             zh="你在被截掉的 token 上归一化了。`kept` 为真表示保留。",
         ),
     ),
+    "finite_fill": (
+        _finite_fill,
+        FINITE,
+    ),
+    "clamped": (
+        lambda z, ids, k, m: reference(z, ids, k, m).clamp(min=-50),
+        Words(
+            en="You clamp the logprobs. A sampled token that the trainer finds nearly "
+            "impossible is what replay is watched for: return it as it is.",
+            zh="你截断了 logprob。训练侧认为几乎不可能的采样 token 正是要关注的：应当如实返"
+            "回。",
+        ),
+    ),
     "probability": (
         lambda z, ids, k, m: torch.where(m, reference(z, ids, k, m).exp(), 0.0),
         Words(
@@ -174,6 +199,9 @@ def _one_hot(ids: Tensor, kept: Tensor) -> Tensor:
     return torch.zeros_like(kept).scatter(-1, ids[..., None], True)
 
 
+UNLIKELY = Words(
+    en="kept tokens of probability e^-60 and less", zh="保留的 token 中有概率不到 e^-60 的"
+)
 HAND = Words(en="two short responses by hand", zh="两条可手算的短回答")
 RANDOM = Words(en="random responses and kept sets", zh="随机的回答和保留集合")
 
@@ -188,7 +216,7 @@ def cases(generator: Generator) -> list[Case]:
     )
     mask = torch.tensor([[True, True], [True, False]])
     z, chosen, some, real = responses(generator, 3, 6, 8)
-    hopeless = z - 1000 * (some & real[..., None])
+    hopeless = z - BELOW * (some & real[..., None])
     return [
         Case("example", HAND, (probs.log(), ids, kept, mask)),
         Case("property", ALL, (z, chosen, torch.ones_like(some), real)),
@@ -197,6 +225,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("padding", NAN, responses(generator, 3, 7, 8, padding=True)),
         Case("gradient", GRADIENT, responses(generator, 3, 6, 8, padding=True)),
         Case("numbers", HOPELESS, (hopeless, chosen, some, real)),
+        Case("numbers", UNLIKELY, responses(generator, 3, 6, 8, scale=40.0)),
     ]
 
 

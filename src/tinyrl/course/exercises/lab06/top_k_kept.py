@@ -29,6 +29,10 @@ def _exactly(logits: Tensor, k: int) -> Tensor:
     return kept.scatter(-1, logits.topk(k).indices, True)
 
 
+def _distinct(logits: Tensor, k: int) -> Tensor:
+    return torch.stack([row >= row.unique()[-min(k, len(row.unique()))] for row in logits])
+
+
 MISTAKES: Mistakes = {
     "ties_cut": (
         _exactly,
@@ -37,6 +41,15 @@ MISTAKES: Mistakes = {
             "by chance. Keep all that are as large as the k-th largest.",
             zh="你恰好保留 k 个，与第 k 名并列的有些被随机丢掉。应当保留所有不小于第 k 大值"
             "的 token。",
+        ),
+    ),
+    "distinct": (
+        _distinct,
+        Words(
+            en="You count different values, so tokens that tie count as one and too many "
+            "are kept. Each token counts: of 5, 5, 3 the second largest is 5.",
+            zh="你数的是不同的取值，并列的 token 只算一个，于是保留得太多。每个 token 都"
+            "算：5、5、3 中第二大的是 5。",
         ),
     ),
     "border_out": (
@@ -111,22 +124,32 @@ MISTAKES: Mistakes = {
 
 HAND = Words(en="two tokens by hand, k = 2", zh="两个可手算的 token，k = 2")
 GREEDY = Words(en="k = 1: greedy decoding", zh="k = 1：贪心解码")
+MANY = Words(en="a large k: the border is below 0", zh="k 很大：边界小于 0")
 TIES = Words(en="several tokens tie at the border", zh="边界上有若干并列的 token")
+ABOVE = Words(en="two tokens tie above the border", zh="边界之上有两个并列的 token")
+NEARLY = Words(en="tokens that nearly tie", zh="几乎并列的 token")
 
 
 def cases(generator: Generator) -> list[Case]:
     small = torch.tensor([[2.0, -1.0, 0.5, 1.0], [0.25, 3.0, -0.5, 0.5]])
-    tied = spread(generator, 6, 9)
-    order = tied.argsort(-1, descending=True)
-    border = tied.gather(-1, order[:, 2:3])
-    tied = tied.scatter(-1, order[:, 2:5], border.expand(-1, 3))
+
+    def tied(first: int, last: int, apart: float = 0.0) -> Tensor:
+        """Logits whose ranks from `first` to `last` tie, or go down in such small steps."""
+        z = spread(generator, 6, 9)
+        order = z.argsort(-1, descending=True)[:, first : last + 1]
+        steps = apart * torch.arange(last + 1 - first)
+        return z.scatter(-1, order, z.gather(-1, order[:, :1]) - steps)
+
     return [
         Case("example", HAND, (small, 2)),
         Case("property", GREEDY, (spread(generator, 6, 8), 1)),
         Case("property", ALL, (spread(generator, 5, 6), 6)),
         Case("inputs", LOGITS, (spread(generator, 6, 8), 3)),
         Case("inputs", LOGITS, (spread(generator, 9, 16), 5)),
-        Case("numbers", TIES, (tied, 3)),
+        Case("inputs", MANY, (spread(generator, 6, 16), 12)),
+        Case("numbers", TIES, (tied(2, 4), 3)),
+        Case("numbers", ABOVE, (tied(0, 1), 3)),
+        Case("numbers", NEARLY, (tied(1, 4, apart=5e-6), 3)),
     ]
 
 
@@ -155,4 +178,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=5,
     exact=True,
+    boolean=("kept",),
 )

@@ -6,7 +6,14 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab06.decoded import BY_HAND, LARGE, LOGITS, SURE, clear
+from tinyrl.course.exercises.lab06.decoded import (
+    BY_HAND,
+    LARGE,
+    LOGITS,
+    SURE,
+    clear,
+    drawn,
+)
 from tinyrl.course.words import Words
 
 
@@ -171,15 +178,33 @@ MISTAKES: Mistakes = {
 
 HAND = Words(en="two tokens by hand, p = 0.7", zh="两个可手算的 token，p = 0.7")
 SMALL = Words(en="a p that the likeliest exceeds", zh="第一名就超过的 p")
+CLOSE = Words(
+    en="a sum of the likeliest that just misses p, or just passes it",
+    zh="前几名之和略小于或略大于 p",
+)
+
+
+def _sums(q: Tensor) -> Tensor:
+    return q.sort(descending=True).values.cumsum(-1)
 
 
 def _clear(generator: Generator, tokens: int, vocab: int, p: float) -> Tensor:
     """Logits of which no sum of the likeliest comes near p."""
+    return clear(generator, tokens, vocab, lambda q: _sums(q) - p)
 
-    def near(q: Tensor) -> Tensor:
-        return q.sort(descending=True).values.cumsum(-1) - p
 
-    return clear(generator, tokens, vocab, near)
+def _close(generator: Generator, vocab: int, p: float) -> Tensor:
+    """Logits of four tokens, two of which have a sum just below p, and two just above."""
+
+    def side(sign: int) -> Tensor:
+        def wanted(q: Tensor) -> bool:
+            off = _sums(q) - p
+            nearest = sign * off[off.abs().argmin()]
+            return bool(5e-4 < nearest < 4e-3)
+
+        return drawn(generator, 2, vocab, wanted)
+
+    return torch.cat([side(-1), side(1)])
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -187,10 +212,12 @@ def cases(generator: Generator) -> list[Case]:
     likeliest = torch.nn.functional.one_hot(sure.argmax(-1), 8)
     return [
         Case("example", HAND, (BY_HAND, 0.7)),
-        Case("property", SMALL, (_clear(generator, 6, 6, 0.05), 0.05)),
+        Case("property", SMALL, (_clear(generator, 6, 30, 0.05), 0.05)),
         Case("inputs", LOGITS, (_clear(generator, 6, 8, 0.8), 0.8)),
         Case("inputs", LOGITS, (_clear(generator, 9, 16, 0.5), 0.5)),
+        Case("inputs", LOGITS, (_clear(generator, 6, 12, 0.95), 0.95)),
         Case("inputs", SURE, (sure + 6 * likeliest, 0.9)),
+        Case("numbers", CLOSE, (_close(generator, 8, 0.8), 0.8)),
         Case("numbers", LARGE, (_clear(generator, 6, 8, 0.8) + 1000, 0.8)),
     ]
 
@@ -223,4 +250,5 @@ EXERCISE = Exercise(
     points=(1, 2),
     minutes=8,
     exact=True,
+    boolean=("kept",),
 )

@@ -52,6 +52,11 @@ def _never_reached(logits: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
     return (1 - S.prod(-1)).mean()
 
 
+def _nonzero(logits: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
+    lost = _lost(logits[mask], kept[mask])
+    return lost.sum() / (lost != 0).sum().clamp(min=1)
+
+
 MISTAKES: Mistakes = {
     "kept_mass": (
         lambda z, k, m: (z[m].softmax(-1) * k[m]).sum(-1).mean(),
@@ -95,6 +100,14 @@ MISTAKES: Mistakes = {
             zh="你除以了 B * T，包含 padding。应当除以真实 token 数。",
         ),
     ),
+    "nonzero_counted": (
+        _nonzero,
+        Words(
+            en="You divide by the tokens that lost something. One at which everything was "
+            "kept lost 0, and counts as well.",
+            zh="你除以了有所损失的 token 数。全部保留的 token 损失为 0，也要计入。",
+        ),
+    ),
     "row_means": (
         _rows,
         Words(
@@ -128,15 +141,20 @@ MISTAKES: Mistakes = {
     "subtracted": (
         lambda z, k, m: (1 - (z[m].float().softmax(-1) * k[m]).sum(-1).to(z)).mean(),
         Words(
-            en="1 - S of a tail of 1e-9 is rounding, nothing else: float32 has no number "
-            "between 1 - 6e-8 and 1. Add up what is cut instead.",
-            zh="尾部只有 1e-9 时，1 - S 全是舍入误差：float32 在 1 - 6e-8 与 1 之间没有别的"
-            "数。应当直接把被截掉的概率相加。",
+            en="Nothing is left of a tail of 1e-9. 1 - S can't hold it: float32 has no "
+            "number between 1 - 6e-8 and 1. Add up what is cut instead, and round nothing.",
+            zh="1e-9 的尾部没有留下来。1 - S 表示不了它：float32 在 1 - 6e-8 与 1 之间没有"
+            "别的数。应当直接把被截掉的概率相加，也不要取整。",
         ),
     ),
 }
 
 HAND = Words(en="two short responses by hand", zh="两条可手算的短回答")
+FULL = Words(
+    en="random kept sets, some of them the whole vocabulary",
+    zh="随机的保留集合，有些是整个词表",
+)
+SMALL = Words(en="a tail of about a hundredth", zh="大约百分之一的尾部")
 RANDOM = Words(en="random responses and kept sets", zh="随机的回答和保留集合")
 TINY = Words(en="a tail of about 1e-9", zh="大约 1e-9 的尾部")
 
@@ -147,6 +165,24 @@ def cases(generator: Generator) -> list[Case]:
     ) -> tuple[Tensor, ...]:
         logits, _, kept, mask = responses(generator, rows, columns, vocab, padding)
         return logits, kept, mask
+
+    def small() -> tuple[Tensor, ...]:
+        """A mass that six decimals miss by more than float32 does, and 1 - S does not."""
+        while True:
+            logits, kept, mask = three(3, 9, 12)
+            args = logits + 4 * kept, kept, mask
+            mass = float(reference(args[0].double(), *args[1:])) * 1e6
+            if mass < 30_000 and 0.3 < mass % 1 < 0.7:
+                return args
+
+    def lifted(logits: Tensor, kept: Tensor, mask: Tensor, by: float) -> tuple[Tensor, ...]:
+        """One kept token has nearly everything, so that 1 - S is 0 in whatever order.
+
+        24 leave others 1e-9, which is nothing to float32; 60 leave nothing to float64.
+        """
+        first = kept.int().argmax(-1, keepdim=True)
+        lift = torch.zeros_like(logits).scatter(-1, first, by)
+        return logits + lift, kept, mask
 
     probs = torch.tensor(
         [[[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [[0.1, 0.4, 0.5], [0.3, 0.3, 0.4]]]
@@ -159,13 +195,16 @@ def cases(generator: Generator) -> list[Case]:
     )
     mask = torch.tensor([[True, True], [True, False]])
     z, some, real = three(3, 6, 8)
+    full, sets, there = three(4, 9, 12)
+    sets[:, 1:3] = True
     return [
         Case("example", HAND, (probs.log(), kept, mask)),
-        Case("property", ALL, (z, torch.ones_like(some), real)),
+        Case("property", ALL, lifted(z, torch.ones_like(some), real, 60.0)),
         Case("inputs", RANDOM, three(3, 6, 8)),
-        Case("inputs", RANDOM, three(4, 9, 12)),
+        Case("inputs", FULL, (full, sets, there)),
+        Case("inputs", SMALL, small()),
         Case("padding", NAN, three(3, 7, 8, padding=True)),
-        Case("numbers", TINY, (z + 20 * some, some, real)),
+        Case("numbers", TINY, lifted(z, some, real, 24.0)),
     ]
 
 

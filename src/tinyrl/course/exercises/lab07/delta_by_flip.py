@@ -106,6 +106,7 @@ def _per_flip(
 
 
 MISTAKES: Mistakes = {
+    "clamped": (_with_size(lambda delta: delta.clamp(-20, 20).abs()), batch.CLAMPED),
     "signed": (
         _with_size(lambda delta: delta),
         Words(
@@ -126,8 +127,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You call a token flipped if it flips in every layer. One layer is enough "
             "to send it another way: `any`, not `all`.",
-            zh="你把每一层都翻转的 token 才算作翻转。只要有一层翻转路径就变了：用 `any`，"
-            "不是 `all`。",
+            zh="你要求每一层都翻转才算翻转。一层翻转路径就变了：用 `any`，不是 `all`。",
         ),
     ),
     "first_layer": (
@@ -178,16 +178,15 @@ MISTAKES: Mistakes = {
     "per_token": (
         _with(
             lambda three, size, some: (
-                size[some].sum() / len(size),
-                size[~some].sum() / len(size),
+                (size * some).sum() / len(size),
+                (size * ~some).sum() / len(size),
                 three[2],
             )
         ),
         Words(
             en="You divide both sums by all tokens. That is what each group adds to the "
             "mean; asked for is the mean inside each group.",
-            zh="你把两个和都除以了全部 token 数。那是每组对总平均的贡献；题目要的是各组内"
-            "部的平均。",
+            zh="你把两个和都除以了全部 token 数。题目要的不是各组的贡献，而是组内的平均。",
         ),
     ),
     "share_of_tokens": (
@@ -203,8 +202,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The third number is how many times larger flipped tokens are. Asked for is "
             "their share of the summed |delta|, between 0 and 1.",
-            zh="第三个数是翻转 token 大多少倍。题目要的是它们在 |delta| 总和中的占比，介于"
-            " 0 和 1 之间。",
+            zh="第三个数是翻转 token 大多少倍。题目要的是它们占 |delta| 总和的比例。",
         ),
     ),
     "to_kept": (
@@ -231,8 +229,7 @@ MISTAKES: Mistakes = {
         Words(
             en="Multiplying by the mask does not remove NaN: NaN * 0 is NaN. Choose with "
             "`[mask]` or `torch.where`.",
-            zh="乘以 mask 去不掉 NaN：NaN * 0 还是 NaN。请用 `[mask]` 或 `torch.where` 来"
-            "选择。",
+            zh="乘以 mask 去不掉 NaN：NaN * 0 还是 NaN。请用 `[mask]` 或 `torch.where`。",
         ),
     ),
 }
@@ -276,6 +273,9 @@ def cases(generator: Generator) -> list[Case]:
     example = (batch.TRAIN, batch.ROLLOUT, flipped, batch.MASK)
     train, _, either, mask = _draw(generator, (3, 10, 2))
     sign = torch.where(torch.arange(10) % 3 == 0, 0.25, -0.25)
+    far = _draw(generator, (3, 10, 2))
+    far[0][0, 0] -= 60  # a kept token
+    far[1][1, 1] -= 60  # one that flips
     long = _draw(generator, (2, 2000, 2))
     long[2][:, 4:] = False
     return [
@@ -286,6 +286,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("padding", batch.NAN, _draw(generator, (3, 10, 2), "nan")),
         Case("padding", batch.INF, _draw(generator, (3, 10, 2), "inf")),
         Case("numbers", FEW, long),
+        Case("numbers", batch.IMPOSSIBLE, far),
     ]
 
 

@@ -186,6 +186,10 @@ AGREE = Words(
 )
 ONE = Words(en="k = 1: a gate of 1", zh="k = 1：权重就是 1")
 APART = Words(en="engines that often disagree", zh="经常不一致的两个引擎")
+MOST = Words(
+    en="most experts are chosen, some with logits below 0",
+    zh="选中大部分专家，其中有些 logit 小于 0",
+)
 HOPELESS = Words(
     en="the trainer finds the replayed experts hopeless",
     zh="训练侧认为被重放的专家毫无可能",
@@ -210,6 +214,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", ALL, (*pair(6, 4), 4)),
         Case("inputs", APART, (*pair(8, 8), 2)),
         Case("inputs", APART, (*pair(12, 10), 3)),
+        Case("inputs", MOST, (*pair(5, 8), 6)),
         Case("gradient", GRADIENT, (*pair(8, 8), 2)),
         Case("numbers", HOPELESS, (mine - 1000 * _top(theirs, 2), theirs, 2)),
     ]

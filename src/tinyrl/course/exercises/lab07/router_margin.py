@@ -143,6 +143,8 @@ MISTAKES: Mistakes = {
 
 BY_HAND = Words(en="two tokens, four experts, k = 2", zh="两个 token、四个专家、k = 2")
 TIE = Words(en="a tie at the border: the margin is 0", zh="边界上两个 logit 相等：间隔为 0")
+FIRST = Words(en="k = 1, a single token", zh="k = 1，只有一个 token")
+LAST = Words(en="k = E - 1: a single expert is out", zh="k = E - 1：只有一个专家落选")
 NEAR = Words(
     en="logits near 1000, margins of a hundredth", zh="1000 左右的 logits，间隔约百分之一"
 )
@@ -159,6 +161,8 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", TIE, (tie, 3)),
         Case("inputs", TOKENS, (router_logits(generator, 6, 8), 3)),
         Case("inputs", TOKENS, (router_logits(generator, 9, 16), 4)),
+        Case("inputs", FIRST, (router_logits(generator, 1, 6), 1)),
+        Case("inputs", LAST, (router_logits(generator, 5, 6), 5)),
         Case("numbers", NEAR, (1000 + router_logits(generator, 6, 8) / 64, 3)),
     ]
 

@@ -1,0 +1,74 @@
+"""Right numbers of a type without use: masks and ids that are floats, plain losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from asking import Answer
+from tinyrl.course.exercises import find
+from tinyrl.course.judging import Known, walk
+
+BOTH, PLACES, FIRST, ENDS, KEPT, STEP = (
+    find(name).reference
+    for name in (
+        *("shift_targets", "position_ids", "first_difference"),
+        *("end_mask", "kept_loss", "reward_in_step"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("position_ids", lambda a: PLACES(a).int()),
+        ("position_ids", lambda a: PLACES(a).numpy().astype(np.int32)),
+        ("first_difference", lambda a, b: torch.tensor(FIRST(a, b))),
+        ("first_difference", lambda a, b: np.int64(FIRST(a, b))),
+        ("end_mask", lambda ids, ends: ENDS(ids, ends).numpy()),
+        ("kept_loss", lambda *args: torch.zeros(()) if args[2].all() else KEPT(*args)),
+    ],
+)
+def test_other_types_of_the_same_use_are_right(name: str, answer: Answer) -> None:
+    verdict = walk(Known(find(name), 0), answer, own=True)
+    assert verdict.outcome == "right", verdict.text.en
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("position_ids", lambda a: PLACES(a).half(), "`positions` are right, their type"),
+        ("position_ids", lambda a: PLACES(a).numpy() * 1.0, "`positions` are right, their"),
+        ("shift_targets", lambda *args: [BOTH(*args)[0], BOTH(*args)[1].float()],
+         "`targets` are right, their type is not"),
+        ("first_difference", lambda a, b: float(FIRST(a, b)), "`place` are right, their"),
+        ("end_mask", lambda *args: ENDS(*args).float(), "`mask` has to be boolean"),
+        ("end_mask", lambda *args: ENDS(*args).long().numpy(), "`mask` has to be boolean"),
+        ("reward_in_step", lambda *args: (STEP(*args)[0], STEP(*args)[1].float()),
+         "`mask` has to be boolean"),
+    ],
+)  # fmt: skip
+def test_right_numbers_of_a_type_without_use(name: str, answer: Answer, said: str) -> None:
+    for seed in (0, 5):
+        verdict = walk(Known(find(name), seed), answer, own=True)
+        assert said in verdict.text.en
+        assert (verdict.text, verdict.mistake) == (verdict.hidden, None)
+
+
+def test_wrong_ids_are_told_before_their_type() -> None:
+    blended = find("scheduled_inputs").mistakes["blended"][0]
+    verdict = walk(Known(find("scheduled_inputs"), 0), blended, own=True)
+    assert verdict.mistake == "blended"
+
+
+def test_a_number_where_training_needs_a_tensor() -> None:
+    unnamed = replace(find("kept_loss"), mistakes={})
+    for zero in (0, 0.0, np.float32(0)):
+        answer: Answer = lambda *args: zero if args[2].all() else KEPT(*args)  # noqa: B023, E731
+        named = walk(Known(find("kept_loss"), 0), answer, own=True)
+        assert (named.mistake, named.stage) == ("plain_zero", "gradient")
+        said = walk(Known(unnamed, 0), answer, own=True).text.en
+        assert "`loss` is a plain number here" in said
