@@ -13,9 +13,12 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
 	$$p -c '$(SUITABLE)' 2>/dev/null && echo $$p && break; done)
 
+PEERS := trl verl  # each in an environment of its own: they want different transformers
+
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help lab test science bench kill-matrix notebooks checkpoints lint lock chromium clean
+.PHONY: help lab test science bench peers kill-matrix notebooks checkpoints lint lock chromium \
+	clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' Makefile | expand -t 14
 
@@ -29,8 +32,10 @@ test: $(STAMP) chromium ## all tests but the slow claims: one seed
 science: $(STAMP) ## every claim of every notebook, on five seeds
 	$(PY) -m pytest -m science $(ARGS)
 
-bench: $(STAMP) ## speed against transformers and of the panel, time and memory of notebooks
+bench: $(STAMP) ## speed against transformers, verl and TRL, of the panel, of notebooks
 	$(PY) -m benchmarks $(ARGS)
+
+peers: $(PEERS:%=.peers/%/installed) ## TRL and verl, each in .peers/, for the tests that compare
 
 kill-matrix: $(STAMP) ## the checks against known wrong and right answers
 	$(PY) -m tinyrl.course.kill_matrix $(ARGS)
@@ -60,7 +65,7 @@ chromium: # what the browser test drives; where it cannot be set up, that test i
 		>/dev/null 2>&1 </dev/null || echo "chromium could not be installed"
 
 clean: ## remove .venv and everything built
-	rm -rf $(VENV) build dist artifacts classroom src/*.egg-info \
+	rm -rf $(VENV) .peers build dist artifacts classroom src/*.egg-info \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .jupyter/workspaces
 
 $(STAMP): pyproject.toml requirements.lock $(if $(wildcard $(PY)),,no-python)
@@ -71,6 +76,12 @@ $(STAMP): pyproject.toml requirements.lock $(if $(wildcard $(PY)),,no-python)
 	@test -e $@ && test -x $(PY) || $(PYTHON) -m venv --clear $(VENV) || { echo "No" \
 		"$(VENV): is this folder writable? On Debian: apt install python3-venv" >&2; exit 1; }
 	$(PY) -m pip install --disable-pip-version-check -c requirements.lock -e '.[lab,dev]'
+	@touch $@
+
+.peers/%/installed: peers/%.txt
+	@echo "Setting .peers/$* up, only this once: about 2 GB, minutes on a slow line."
+	$(PYTHON) -m venv --clear .peers/$*
+	.peers/$*/bin/python -m pip install --disable-pip-version-check -q -c peers/$*.txt $*
 	@touch $@
 
 .PHONY: no-python

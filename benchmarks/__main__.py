@@ -1,7 +1,8 @@
-"""Rollouts against transformers and no cache, RL step, ways to compute, panel, notebooks.
+"""Rollouts against transformers, RL step, corrections and a step against verl and TRL,
+ways to compute, panel, notebooks.
 
-Every pair of times is taken in turn in this process, on one thread; a figure is the
-median of its repeats, with the fastest and the slowest behind it.
+Every pair of times is taken in turn in this process, that of a peer in its own, on one
+thread; a figure is the median of its repeats, with the fastest and the slowest behind it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tinyrl.scoring import response_logits, score
 from tinyrl.stack import PRESETS, Stack, replace_at
 from tinyrl.tasks import CumSum
 from tinyrl.trainer import generate, rl
+
+from . import against_peers
 
 REPEATS, NEW = 11, 13
 TASK, EXACT = CumSum(), PRESETS["true_on_policy"]
@@ -206,6 +209,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     rollouts()
     rl_step()
+    against_peers.corrections()
+    against_peers.steps()
     forwards()
     panel_pictures()
     notebooks()

@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from batches import batch
-from tinyrl.advantages import group_advantages
+from tinyrl.advantages import (
+    gae,
+    group_advantages,
+    informative,
+    leave_one_out,
+    overlong_penalty,
+)
 from tinyrl.correction import Correction
 from tinyrl.logprobs import check_logps, token_logp
 from tinyrl.metrics import (
@@ -23,29 +29,46 @@ from tinyrl.objectives import (
     LossView,
     aggregate,
     at_level,
+    cispo,
     clip,
+    dapo,
     diagnostics,
+    dr_grpo,
     grpo,
-    ppo_clip,
+    gspo,
+    gspo_token,
+    ppo,
     ratio,
+    reinforce,
+    sapo,
+    soft_gate,
 )
 
 LOGP, OLD, A, MASK = batch(0)
 MASK = torch.ones_like(MASK)
 LOSS = {"logp": LOGP, "logp_old": OLD, "advantages": A, "mask": MASK}
 WIDTHS = {"eps_low": 0.2, "eps_high": 0.2}
-MORE = {**WIDTHS, "weight": torch.ones(5, 7), "aggregation": "token_mean"}
+SHARED = {"weight": torch.ones(5, 7), "counted": MASK}
+MORE = {**SHARED, "aggregation": "constant", "length": 7.0}
 DELTA = {"delta": LOGP - OLD, "mask": MASK}
 TRUSTED = {
     check_logps: {"mask": MASK, "logp": LOGP},
     token_logp: {"logits": torch.zeros(2, 3, 5), "ids": torch.zeros(2, 3).long()},
     ratio: {"log_ratio": LOGP - OLD, "mask": MASK, "level": "token"},
     at_level: {"log_ratio": LOGP - OLD, "mask": MASK, "level": "sequence"},
-    clip: {"r": (LOGP - OLD).exp(), "A": A[:, None], **WIDTHS},
-    aggregate: {"x": LOGP, "mask": MASK, "how": "token_mean"},
-    ppo_clip: {**LOSS, **MORE},
-    grpo: {**LOSS, **MORE, "logp_ref": OLD, "beta": 0.1},
-    diagnostics: {**LOSS, **WIDTHS},
+    clip: {"r": (LOGP - OLD).exp(), "A": A[:, None], **WIDTHS, "dual_clip": 3.0},
+    soft_gate: {"r": (LOGP - OLD).exp(), "A": A[:, None], "tau_pos": 1.0, "tau_neg": 1.05},
+    aggregate: {"x": LOGP, "mask": MASK, "how": "constant", "counted": MASK, "length": 7.0},
+    ppo: {**LOSS, **MORE, **WIDTHS, "dual_clip": 3.0},
+    grpo: {**LOSS, **MORE, **WIDTHS, "logp_ref": OLD, "beta": 0.1},
+    dr_grpo: {**LOSS, **SHARED, **WIDTHS, "length": 7.0},
+    dapo: {**LOSS, **SHARED, **WIDTHS},
+    gspo: {**LOSS, **MORE, **WIDTHS},
+    gspo_token: {**LOSS, **MORE, **WIDTHS},
+    sapo: {**LOSS, **MORE, "tau_pos": 1.0, "tau_neg": 1.05},
+    cispo: {**LOSS, **MORE, "eps_low": 0.5, "cap": 5.0},
+    reinforce: {**LOSS, **MORE},
+    diagnostics: {**LOSS, **WIDTHS, "dual_clip": 3.0, "level": "geometric"},
     LossView: {"anchor": "rollout", "aggregation": "token_mean"},
     Correction: {"level": "token", "operation": "mask", "lower": 0.5, "upper": 2.0},
     Correction("token", "mask").apply: {
@@ -54,6 +77,10 @@ TRUSTED = {
         "mask": MASK,
     },
     group_advantages: {"rewards": A[:4], "group_size": 2, "std": "sample", "eps": 1e-6},
+    leave_one_out: {"rewards": A[:4], "group_size": 2},
+    informative: {"rewards": A[:4], "group_size": 2},
+    overlong_penalty: {"lengths": MASK.sum(1), "max_length": 7, "cache": 3},
+    gae: {"rewards": OLD, "values": OLD, "mask": MASK, "gamma": 1.0, "lam": 0.9},
     compare: {
         "logp_rollout": OLD,
         "logp_train": LOGP,
@@ -69,7 +96,9 @@ TRUSTED = {
     by_position: DELTA,
     by_probability: {**DELTA, "logp_rollout": OLD, "edges": torch.tensor([0.0, 1.0])},
 }
-NONE_IS_A_CHOICE = {"weight", "logp_ref", "lower", "upper", "edges", "mask"} | {
+NONE_IS_A_CHOICE = {"weight", "logp_ref", "lower", "upper", "edges", "mask", "counted"} | {
+    "dual_clip",
+    "cap",
     "top1_rollout",
     "top1_train",
 }
@@ -124,7 +153,7 @@ def test_a_wrong_shape_is_told_by_its_name(function, name):
             function(**{**TRUSTED[function], name: value})
 
 
-@pytest.mark.parametrize("loss", [ppo_clip, grpo, diagnostics])
+@pytest.mark.parametrize("loss", [ppo, grpo, gspo, sapo, reinforce, diagnostics])
 def test_lists_and_numpy_are_taken_everywhere(loss):
     want = loss(**LOSS)
     assert loss(**{name: x.tolist() for name, x in LOSS.items()}) == want
@@ -135,8 +164,8 @@ def test_lists_and_numpy_are_taken_everywhere(loss):
 
 def test_a_weight_may_be_a_list():
     weight = [[0.5] * 7] * 5
-    want = 0.5 * ppo_clip(**LOSS).item()
-    assert ppo_clip(**LOSS, weight=weight).item() == pytest.approx(want)
+    want = 0.5 * ppo(**LOSS).item()
+    assert ppo(**LOSS, weight=weight).item() == pytest.approx(want)
     assert grpo(**LOSS, weight=np.array(weight), aggregation="token_mean").item() == want
 
 

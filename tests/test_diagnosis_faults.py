@@ -30,7 +30,7 @@ from policies import (
 )
 from tinyrl.checkpoints import load
 from tinyrl.diagnosis import diagnose
-from tinyrl.objectives import ppo_clip
+from tinyrl.objectives import ppo
 from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack, replace_at
 from tinyrl.tasks import CumSum
@@ -193,7 +193,7 @@ def test_a_trainer_of_the_course_that_has_learned_is_not_taken_for_a_sampler(
             logp = score(model, batch.prompt, batch.response, Stack()).logp
             A = torch.full((64,), advantage)
             optimizer.zero_grad()
-            ppo_clip(logp, batch.logp_rollout, A, batch.mask).backward()
+            ppo(logp, batch.logp_rollout, A, batch.mask).backward()
             optimizer.step()
         logp = score(model, batch.prompt, batch.response, Stack()).logp.detach()
         for found in diagnose(batch.logp_rollout, logp, batch.mask).findings:

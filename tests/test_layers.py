@@ -21,8 +21,12 @@ SRC = ROOT / "src/tinyrl"
 LAYERS = [
     *("formats", "attention", "kernels", "logprobs", "moe", "positions", "model"),
     *("pretrained", "parallel", "tokens", "tasks", "sampling", "stack"),
-    *("rollout", "scoring", "collate", "advantages", "objectives", "correction", "metrics"),
-    *("routing", "trainer", "exposure", "checkpoints"),
+    *("rollout", "scoring", "collate", "advantages", "objectives", "correction"),
+    *("presets", "explain", "metrics"),
+    *("agreement", "tally", "measures", "monitoring", "intervals", "alarms"),
+    "framework_names",
+    *("routing", "recipe", "sft", "experience", "critic", "steps", "trainer", "snapshots"),
+    *("exposure", "checkpoints", "plain", "runs", "sweeps"),
     *("trace", "diagnosis", "engines", "course"),
     "cli",
 ]

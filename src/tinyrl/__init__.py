@@ -3,8 +3,8 @@
 Importing this is cheap: torch comes with the first module that computes. Each file uses
 only those above it: formats, attention, kernels, logprobs, moe, positions, model,
 pretrained, parallel, tokens, tasks, sampling, stack, rollout, scoring, advantages,
-objectives, correction, metrics, routing, trainer; then what is built on them: checkpoints,
-diagnosis, course, cli.
+objectives, correction, presets, explain, metrics, routing, trainer; then what is built on
+them: checkpoints, diagnosis, course, cli.
 """
 
 

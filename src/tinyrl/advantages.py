@@ -1,15 +1,16 @@
-"""From rewards to advantages: how much better a response was than its group."""
+"""From rewards to advantages: how much better a response, or a token, was than expected."""
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from .logprobs import as_tensor, number
+from .logprobs import as_logp, as_mask, as_tensor, number, same_shape
 
-Std = Literal["sample", "population", "none"]
+Std = Literal["sample", "population", "batch", "none"]
 
 
 def group_advantages(
@@ -18,33 +19,170 @@ def group_advantages(
     """A_i = (R_i - mean R) / (std R + eps) in each group (GRPO, arXiv 2402.03300 §4.1.2).
 
     `rewards [B]` holds the groups one after the other, `group_size` responses to the same
-    prompt each; returns `[B]`. The paper does not say which deviation it means: "sample"
-    divides by n - 1 (verl with eps 1e-6, TRL with 1e-4), "population" by n, and "none" does
-    not divide at all (Dr. GRPO, arXiv 2503.20783). A group of equal rewards gets zeros.
+    prompt each; returns `[B]`. The paper does not say which deviation it means:
+
+    - "sample": of the group, divided by n - 1 (verl with eps 1e-6, TRL with 1e-4)
+    - "population": of the group, divided by n (what numpy's `std` does unless told)
+    - "batch": sample deviation of all rewards (TRL's scale_rewards="batch", eps 1e-4)
+    - "none": no division (Dr. GRPO, arXiv 2503.20783; scale_rewards="none")
+
+    A group of equal rewards gets zeros.
     """
-    if not isinstance(std, str) or std not in ("sample", "population", "none"):
-        raise ValueError(f"std must be sample, population or none, not {std!r}")
+    if not isinstance(std, str) or std not in ("sample", "population", "batch", "none"):
+        raise ValueError(f"std must be sample, population, batch or none, not {std!r}")
     if not number("eps", eps) > 0:
         raise ValueError(f"eps must be above 0, not {eps}")
+    R = _groups(rewards, group_size)
+    A = R - R.mean(1, keepdim=True)
+    if std == "batch":
+        A = A / (torch.std(R) + eps)
+    elif std != "none":
+        A = A / (torch.std(R, 1, correction=int(std == "sample"), keepdim=True) + eps)
+    # the mean of equal rewards may differ from them in the last bit: no push from that
+    return torch.where(_equal(R), 0.0, A).reshape(-1)
+
+
+def leave_one_out(rewards: Tensor, group_size: int) -> Tensor:
+    """A_i = R_i - mean of the group's other rewards (RLOO, arXiv 2402.14740).
+
+    `rewards [B]` holds the groups one after the other; returns `[B]`. The baseline does not
+    depend on its own response, so that the gradient has no bias; it is n / (n - 1) times
+    what `group_advantages(..., std="none")` gives. A group of equal rewards gets zeros.
+    """
+    R = _groups(rewards, group_size)
+    others = (R.sum(1, keepdim=True) - R) / (R.shape[1] - 1)
+    return torch.where(_equal(R), 0.0, R - others).reshape(-1)
+
+
+def informative(rewards: Tensor, group_size: int) -> Tensor:
+    """Groups that teach anything: `[B / group_size]`, false where all rewards are equal.
+
+    DAPO's dynamic sampling (arXiv 2503.14476 §3.2) drops the others, which have advantage 0
+    throughout, and samples prompts until the batch is full. The paper looks at right or
+    wrong: pass rewards from before `overlong_penalty`. Rows to keep are
+    `informative(rewards, n).repeat_interleave(n)`.
+    """
+    return ~_equal(_groups(rewards, group_size))[:, 0]
+
+
+def overlong_penalty(lengths: Tensor, max_length: int, cache: int) -> Tensor:
+    """DAPO's soft overlong punishment (arXiv 2503.14476 §3.4), to add to rewards `[B]`.
+
+        0                                 |y| <= L_max - L_cache
+        (L_max - L_cache - |y|) / L_cache    in between
+        -1                                L_max < |y|
+
+    `lengths [B]` counts tokens, as `mask.sum(1)` does. The paper has L_max 20480 and
+    L_cache 4096; verl multiplies by a penalty_factor and has no floor at -1.
+    """
+    longest, soft = _whole("max_length", max_length), _whole("cache", cache)
+    if not 0 < soft <= longest:
+        raise ValueError(f"cache must be between 1 and max_length {longest}, not {soft}")
+    y = as_tensor("lengths", lengths)
+    if y.dim() != 1:
+        raise ValueError(f"lengths must be [B], got shape {list(y.shape)}")
+    y = y if y.is_floating_point() else y.float()
+    bad = ~(y.isfinite() & (y >= 0))
+    _refuse_row(bad, y, "lengths", "is no length")
+    return ((longest - soft - y) / soft).clamp(-1, 0)
+
+
+@torch.no_grad()
+def gae(
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    *,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation (arXiv 1506.02438 eq. 16): advantages and returns.
+
+        delta_t = R_t + gamma V_{t+1} - V_t
+        A_t = sum_l (gamma lam)^l delta_{t+l},  return_t = A_t + V_t
+
+    `values [B, T]` are those of the states in which the tokens were chosen; `rewards` are
+    `[B, T]`, of tokens, or `[B]`, of responses: then given at the last token. Results are
+    `[B, T]` without gradient, 0 where `mask [B, T]` is false. t + 1 is the next token of
+    the mask: a tool's answer between two turns is stepped over, as in verl, and what
+    stands there is not read. After the last token V is 0: a response that was cut off
+    counts as over.
+
+    Not whitened: verl and TRL do that next. lam is PPO's and TRL's (verl's default is 1).
+    """
+    for name, value in (("gamma", gamma), ("lam", lam)):
+        if not 0 <= number(name, value) <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, not {value}")
+    gamma, lam = number("gamma", gamma), number("lam", lam)
+    V = as_logp("values", values)
+    if mask is not None:
+        same_shape({"values": V, "mask": as_tensor("mask", mask)})
+    mask = as_mask(mask, V)
+    R = _token_rewards(rewards, V, mask)
+    for name, x in (("rewards", R), ("values", V)):
+        bad = (~x.isfinite() & mask).nonzero()
+        if len(bad):
+            b, t = bad[0].tolist()
+            raise ValueError(f"{name} row {b}, column {t} is not finite: {x[b, t].item()}")
+    R, V = torch.where(mask, R, 0.0), torch.where(mask, V, 0.0)
+    A = torch.zeros_like(V)
+    next_A, next_V = torch.zeros_like(V[:, 0]), torch.zeros_like(V[:, 0])
+    for t in reversed(range(V.shape[1])):
+        delta = R[:, t] + gamma * next_V - V[:, t]
+        A[:, t] = torch.where(mask[:, t], delta + gamma * lam * next_A, 0.0)
+        next_A = torch.where(mask[:, t], A[:, t], next_A)
+        next_V = torch.where(mask[:, t], V[:, t], next_V)
+    return A, A + V
+
+
+def _token_rewards(rewards: Tensor, V: Tensor, mask: Tensor) -> Tensor:
+    """`[B, T]`, with the reward of a whole response at its last real token."""
+    R = as_tensor("rewards", rewards).to(V.device)
+    R = R if R.is_floating_point() else R.float()
+    if R.dim() != 1:
+        R = as_logp("rewards", R)
+        same_shape({"values": V, "rewards": R})
+        return R.to(V.dtype)
+    if len(R) != len(V):
+        raise ValueError(
+            f"rewards must be [B] or [B, T] for values of shape {list(V.shape)}, "
+            f"got {list(R.shape)}"
+        )
+    _refuse_row(~R.isfinite(), R, "rewards", "is not finite")
+    place = torch.arange(1, V.shape[1] + 1, device=V.device)
+    last = (mask * place).amax(1, keepdim=True)
+    return torch.where(mask & (place == last), R[:, None], 0.0).to(V.dtype)
+
+
+def _groups(rewards: Tensor, group_size: int) -> Tensor:
+    """Rewards of each prompt: `[B / group_size, group_size]`."""
     if number("group_size", group_size) < 2:
         raise ValueError(f"group_size must be at least 2, not {group_size}")
-    if number("group_size", group_size) % 1:
-        raise ValueError(f"group_size must be a whole number, not {group_size}")
+    n = _whole("group_size", group_size)
     rewards = as_tensor("rewards", rewards)
-    if rewards.dim() != 1 or len(rewards) == 0 or len(rewards) % group_size:
+    if rewards.dim() != 1 or len(rewards) == 0 or len(rewards) % n:
         raise ValueError(
             f"rewards must be [B] with B a multiple of group_size {group_size}, "
             f"got shape {list(rewards.shape)}"
         )
-    bad = (~rewards.isfinite()).nonzero()
-    if len(bad):
-        row = int(bad[0])
-        raise ValueError(f"rewards row {row} is not finite: {rewards[row].item()}")
+    _refuse_row(~rewards.isfinite(), rewards, "rewards", "is not finite")
     R = rewards if rewards.is_floating_point() else rewards.float()
-    R = R.view(-1, int(group_size))
-    A = R - R.mean(1, keepdim=True)
-    if std != "none":
-        A = A / (torch.std(R, 1, correction=int(std == "sample"), keepdim=True) + eps)
-    # the mean of equal rewards may differ from them in the last bit: no push from that
-    equal = R.amax(1, keepdim=True) == R.amin(1, keepdim=True)
-    return torch.where(equal, 0.0, A).reshape(-1)
+    return R.view(-1, n)
+
+
+def _equal(R: Tensor) -> Tensor:
+    """Whether a group's rewards are all the same: `[groups, 1]`."""
+    return R.amax(1, keepdim=True) == R.amin(1, keepdim=True)
+
+
+def _whole(name: str, x: float) -> int:
+    if number(name, x) % 1 or not math.isfinite(number(name, x)):
+        raise ValueError(f"{name} must be a whole number, not {x}")
+    return int(x)
+
+
+def _refuse_row(bad: Tensor, x: Tensor, name: str, why: str) -> None:
+    rows = bad.nonzero()
+    if len(rows):
+        row = int(rows[0])
+        raise ValueError(f"{name} row {row} {why}: {x[row].item()}")

@@ -116,6 +116,32 @@ def diagnose(
     raise typer.Exit(command.run(rollout, train, mask))
 
 
+@app.command(context_settings={"ignore_unknown_options": True})
+def explain(
+    framework: Annotated[
+        str, typer.Argument(metavar="FRAMEWORK", help="verl, trl or slime.")
+    ],
+    flags: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FLAG",
+            help="As one writes them there: rollout_is=sequence, --use-tis, --tis-clip 2.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(metavar="T", help="Response length of the examples.")
+    ] = 1000,
+) -> None:
+    """Say what a framework's flags do to the loss, and their traps.
+
+    The variable TINYRL_LANG chooses the language: en or zh.
+    """
+    from .course.words import language
+    from .explain import command
+
+    raise typer.Exit(command.run(framework, flags or [], tokens, language()))
+
+
 def main() -> None:
     """Run the command line; a missing extra is said in one line."""
     make_readable()

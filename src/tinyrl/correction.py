@@ -2,7 +2,7 @@
 
 rho = p_train / p_rollout, at one of three levels, put to use by one of two operations. The
 field's acronyms (TIS, MIS) mean different things in different places, so none names a thing
-here. What others call them:
+here. What others call them (`presets` has their numbers):
 
 | level     | operation | known as                                                   |
 |-----------|-----------|------------------------------------------------------------|
@@ -10,7 +10,18 @@ here. What others call them:
 | token     | mask      | Token-MIS; IcePop with 0.5 and 5 (Ring-1T, arXiv 2510.18855) |
 | sequence  | truncate  | Seq-TIS (Liu, Li et al., Sep 2025)                         |
 | sequence  | mask      | Seq-MIS (the same); TRL's default, upper 3                 |
-| geometric | mask      | Geo-RS, for example 0.99 to 1.01 (SkyRL), there with weight 1 |
+| geometric | mask      | Geo-RS with weight 1, for example 0.99 to 1.01 (SkyRL)     |
+
+A clamp on both sides ("clip" in slime, "tis" in OpenRLHF) is truncate with two bounds: the
+same number, so no third operation. Slime's truncate differs: it ignores its lower bound.
+
+Where rho acts has two readings, which agree wherever nothing is clipped, since
+(p_old / mu) (p_new / p_old) = p_new / mu, mu being the rollout's policy:
+
+- decoupled, three policies (arXiv 2110.00641): the weight rho = p_old / mu stands outside a
+  loss whose own ratio is p_new / p_old. The trainer's forward pass gives p_old.
+- bypass, two policies: mu plays p_old, the loss's ratio is p_new / mu and holds rho inside
+  its clip. A weight beside it would count rho twice.
 """
 
 from __future__ import annotations
@@ -22,10 +33,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .logprobs import as_logp, as_mask, checked_values, number, same_shape
+from .logprobs import as_logp, as_mask, as_tensor, checked_values, number, same_shape
 from .objectives import Level, exp_ratio, one_of, pool
 
 Operation = Literal["none", "truncate", "mask"]
+Weight = Literal["ratio", "one"]
+Denominator = Literal["kept", "all"]
+Mode = Literal["decoupled", "bypass"]
 
 
 @dataclass(frozen=True)
@@ -45,12 +59,34 @@ class Correction:
     operation: Operation = "none"
     lower: float | None = None
     upper: float | None = 2.0
+    weight: Weight = "ratio"
+    """Of what a mask keeps: rho, or "one", for a rejection that weighs nothing."""
+    normalise: bool = False
+    """Self-normalised: divide weights by their mean over the batch, after the operation.
+    The mean is over tokens, at sequence and geometric level over responses: those that the
+    denominator counts, where it is "all" with weight 0 for the dropped ones."""
+    veto: float | None = None
+    """Drop a response if any of its tokens has rho_t below this (slime: 1e-4)."""
+    denominator: Denominator = "kept"
+    """Whose tokens a loss divides by, see `counted`: frameworks disagree."""
+    also: Correction | None = None
+    """A second one of the same arrays: its weight multiplies, its mask narrows."""
 
     def __post_init__(self) -> None:
         one_of("level", self.level, get_args(Level))
         one_of("operation", self.operation, get_args(Operation))
+        one_of("weight", self.weight, get_args(Weight))
+        one_of("denominator", self.denominator, get_args(Denominator))
         lower = 0.0 if self.lower is None else number("lower", self.lower)
         upper = math.inf if self.upper is None else number("upper", self.upper)
+        if not isinstance(self.normalise, bool):
+            raise ValueError(f"normalise must be true or false, not {self.normalise!r}")
+        if self.veto is not None and not 0 < number("veto", self.veto) < 1:
+            raise ValueError(f"veto must be above 0 and below 1, not {self.veto}")
+        if self.operation == "truncate" and self.weight == "one":
+            raise ValueError("weight 'one' is for operation mask: truncate makes a weight")
+        if self.also is not None:
+            self._check_second(self.also)
         if self.operation == "none":
             return
         if self.lower is None and self.upper is None:
@@ -71,20 +107,91 @@ class Correction:
         Bounds are compared on the log scale, where a long response cannot overflow; the
         weight itself is at most e^20 and at least e^-20, as in verl.
         """
-        arrays = {
-            "logp_train": as_logp("logp_train", logp_train),
-            "logp_rollout": as_logp("logp_rollout", logp_rollout),
-        }
-        same_shape(arrays)
-        mask = as_mask(mask, arrays["logp_train"])
-        train, roll = (checked_values(name, x, mask) for name, x in arrays.items())
+        train, roll, mask = _checked(mask, logp_train=logp_train, logp_rollout=logp_rollout)
+        return self._apply(train - roll, mask)
+
+    def counted(self, mask: Tensor) -> Tensor | None:
+        """What objectives take as `counted`, from the mask before `apply`.
+
+        None, for the kept tokens, or with denominator "all" that mask itself: then what
+        is dropped counts as a loss of 0, and the fewer are kept, the smaller the step.
+        """
+        return mask if self.denominator == "all" else None
+
+    def _apply(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        log_rho, kept = self._bounded(delta, mask)
+        weighs = self.operation != "none" and self.weight == "ratio"
+        weight = exp_ratio(log_rho) if weighs else torch.ones_like(delta)
+        if self.veto is not None:
+            kept = kept & ~(mask & (delta < math.log(self.veto))).any(1, keepdim=True)
+        if self.normalise:
+            weight = self._normalised(weight, kept, mask)
+        if self.also is not None:
+            more, left = self.also._apply(delta, mask)
+            weight, kept = weight * more, kept & left
+        return weight, kept
+
+    def _bounded(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         if self.operation == "none":
-            return torch.ones_like(train), mask
-        log_rho = pool(train - roll, mask, self.level)
+            return delta, mask
+        log_rho = pool(delta, mask, self.level)
         low = -math.inf if not self.lower else math.log(self.lower)
         high = math.inf if self.upper is None else math.log(self.upper)
         if self.operation == "truncate":
-            log_rho = log_rho.clamp(low, high)
-        else:
-            mask = mask & (log_rho >= low) & (log_rho <= high)
-        return exp_ratio(log_rho), mask
+            return log_rho.clamp(low, high), mask
+        return log_rho, mask & (log_rho >= low) & (log_rho <= high)
+
+    def _normalised(self, weight: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
+        counted = mask if self.denominator == "all" else kept
+        used = torch.where(kept, weight, 0.0)
+        if self.level != "token":  # one weight a response: its tokens share it
+            used, counted = used.amax(1), counted.any(1)
+        mean = used.sum() / counted.sum().clamp_min(1)
+        return torch.where(mask & (mean > 0), weight / mean, weight)
+
+    def _check_second(self, second: Correction) -> None:
+        if not isinstance(second, Correction):
+            raise ValueError(f"also must be a Correction, not {second!r}")
+        if second.denominator != self.denominator:
+            raise ValueError(
+                f"one loss has one denominator, not {self.denominator!r} and, in also, "
+                f"{second.denominator!r}"
+            )
+
+
+@torch.no_grad()
+def off_policy_mask(
+    logp: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, *, delta: float
+) -> Tensor:
+    """The mask that off-policy sequence masking keeps, `[B, T]` (arXiv 2512.02556 eq. 9).
+
+    Tokens are dropped where A < 0 and the mean of log mu - log p_new over the response is
+    above `delta`: bad responses that the policy has left behind. Good ones always stay.
+    `logp` is of the policy that is being updated and `logp_rollout` mu's, so staleness and
+    mismatch both count; `advantages` are `[B]` or `[B, T]`. TRL's example is 0.5, slime's
+    default 1e-4 (there p_old stands in for mu unless mu is the anchor).
+    """
+    new, roll, mask = _checked(mask, logp=logp, logp_rollout=logp_rollout)
+    if not number("delta", delta) >= 0:
+        raise ValueError(f"delta must be 0 or more, not {delta}")
+    A = as_tensor("advantages", advantages).to(new.device)
+    if A.shape not in (new.shape[:1], new.shape):
+        raise ValueError(
+            f"advantages must be [B] or [B, T] for logprobs of shape {list(new.shape)}, "
+            f"got {list(A.shape)}"
+        )
+    A = A[:, None].expand(new.shape) if A.dim() == 1 else A
+    bad = (~A.isfinite() & mask).nonzero()
+    if len(bad):
+        b, t = bad[0].tolist()
+        raise ValueError(f"advantages row {b}, column {t} is not finite: {A[b, t].item()}")
+    return mask & ~((A < 0) & (pool(roll - new, mask, "geometric") > delta))
+
+
+def _checked(mask: Tensor, **arrays: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Two arrays of one shape and their mask, zeros in padding; a row may be empty."""
+    logps = {name: as_logp(name, x) for name, x in arrays.items()}
+    same_shape(logps)
+    real = as_mask(mask, next(iter(logps.values())))
+    x, y = (checked_values(name, a, real) for name, a in logps.items())
+    return x, y, real

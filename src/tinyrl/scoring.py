@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .kernels import Ops
 from .model import GPT
 from .moe import Routes
 from .stack import Stack
@@ -33,6 +34,7 @@ def score(
     routes: Routes | None = None,
     old_routes: Routes | None = None,
     kept: Tensor | None = None,
+    ops: Ops | None = None,
 ) -> Score:
     """Score `response [B, T]` behind `prompt [B, P]` in one full forward pass.
 
@@ -41,8 +43,9 @@ def score(
     `kept` is what the rollout's sampler left (`Batch.kept`): `stack.sampler.replay` says
     whether the logprob is over these tokens. Else a stack that cuts, cuts for itself, and
     a token that it would never sample gets -inf, which `compare` refuses by row and column.
+    `ops`: see `response_pass`.
     """
-    logits, taken = response_pass(model, prompt, response, stack, routes, old_routes)
+    logits, taken = response_pass(model, prompt, response, stack, routes, old_routes, ops)
     logp = stack.reported(logits, response, prompt, kept)
     sampler = stack.sampler
     with torch.no_grad():
@@ -66,8 +69,12 @@ def response_pass(
     stack: Stack,
     routes: Routes | None = None,
     old_routes: Routes | None = None,
+    ops: Ops | None = None,
 ) -> tuple[Tensor, Routes | None]:
-    """The logits of `response_logits`, and the routes of a mixture of experts."""
+    """The logits of `response_logits`, and the routes of a mixture of experts.
+
+    `ops` are the stack's own unless someone listens to what passes (`critic.Listener`).
+    """
     if prompt.dim() != 2 or response.dim() != 2 or len(prompt) != len(response):
         shapes = f"{list(prompt.shape)} and {list(response.shape)}"
         raise ValueError(f"prompt and response must be [B, P] and [B, T], got {shapes}")
@@ -80,4 +87,4 @@ def response_pass(
     ids = torch.cat([prompt, response], 1)[:, :-1]
     positions = stack.positions.ids(P, ids.shape[1])
     follow = stack.router.follow(routes, old_routes)
-    return model.routed(ids, stack.ops(), positions, since=P - 1, follow=follow)
+    return model.routed(ids, ops or stack.ops(), positions, since=P - 1, follow=follow)

@@ -1,169 +1,46 @@
-"""Supervised warm start, then RL: two short loops with their diagnostics beside the loss.
+"""RL as a short loop with its diagnostics beside the loss: `Trainer.step` is all of it.
 
-`rl` is the picture of the course: a rollout stack samples with some version of the
-weights, a training stack scores the same tokens with the newest, and what lies between
-the two is measured at every step.
+A rollout stack samples with some version of the weights, a training stack scores the same
+tokens with the newest, and what lies between the two is measured at every step.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .advantages import group_advantages
 from .correction import Correction
-from .metrics import Mismatch, compare
+from .critic import Critic, Listener, ValueHead, ppo_advantages, value_loss
+from .experience import collect, generate, pass_rate
+from .logprobs import masked_mean
+from .metrics import compare
 from .model import GPT
-from .moe import Routes, balance_loss, router_kl
-from .objectives import LossView, diagnostics, grpo
-from .rollout import Batch, rollout
-from .routing import RouteMismatch, compare_routes
+from .objectives import LossView, Objective, grpo
+from .recipe import Recipe
+from .routing import compare_routes
 from .scoring import response_pass, score
+from .sft import Mixer, router_losses, sft
 from .stack import Stack
+from .steps import Clock, Data, Step, Update, mean
 from .tasks import Task
 
-
-def generate(
-    model: GPT, task: Task, prompts: Tensor, stack: Stack, generator: torch.Generator
-) -> Batch:
-    """A rollout with the task's end, padding and length."""
-    tok = task.tokenizer
-    return rollout(
-        model,
-        prompts,
-        stack,
-        generator,
-        max_new=task.max_new,
-        eos_id=tok.eos_id,
-        pad_id=tok.pad_id,
-    )
-
-
-def pass_rate(
-    model: GPT, task: Task, stack: Stack, generator: torch.Generator, n: int = 256
-) -> float:
-    """Share of `n` fresh prompts that are answered rightly when sampling under `stack`."""
-    batch = generate(model, task, task.prompts(n, generator), stack, generator)
-    return float(task.reward(batch.prompt, batch.response, batch.mask).mean())
-
-
-Mixer = Callable[[float, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(progress 0 .. 1, prompts [B, P], demonstrated responses [B, T]) -> the tokens that the
-model reads and those that it is asked for, both [B, T]; -100 asks for none."""
-
-
-def sft(
-    model: GPT,
-    task: Task,
-    *,
-    generator: torch.Generator,
-    steps: int = 250,
-    batch: int = 128,
-    lr: float = 4e-3,
-    balance: float = 0.0,
-    mix: Mixer | None = None,
-) -> Iterator[float]:
-    """Learn from the task's demonstrations; yields the loss (nats a token) of each step.
-
-    The demonstrations are sloppy on purpose: the skill is there afterwards, and RL has
-    something left to do. `balance` times `balance_loss` is added for a mixture of experts.
-    Teacher forcing reads what it is asked for; `mix` may put other tokens there.
-    """
-    optimizer = torch.optim.Adam(model.parameters(), lr, (0.9, 0.99), fused=True)
-    for step in range(steps):
-        warm = min(1, (step + 1) / 10)
-        optimizer.param_groups[0]["lr"] = lr * warm * (1 - step / steps)
-        prompts, responses = task.demonstrations(batch, generator)
-        read, asked = mix(step / steps, prompts, responses) if mix else (responses,) * 2
-        logits, routes = response_pass(model, prompts, read, Stack())
-        loss = F.cross_entropy(logits.flatten(0, 1), asked.flatten())
-        optimizer.zero_grad()
-        total = loss + router_losses(routes, balance)
-        total.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        yield loss.item()
-
-
-def router_losses(
-    routes: Routes | None,
-    balance: float,
-    consistency: float = 0.0,
-    rollout: Routes | None = None,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """What is added to the loss of a mixture of experts: each weight times its loss.
-
-    `mask [B, S]` says which of the tokens read count. A dense model takes no weight.
-    """
-    total = torch.zeros(())
-    if (balance or consistency) and routes is None:
-        raise ValueError("balance and consistency are for experts, but the model is dense")
-    if balance and routes is not None:
-        total = total + balance * balance_loss(routes, mask)
-    if consistency and routes is not None and rollout is not None:
-        total = total + consistency * router_kl(routes, rollout, mask)
-    return total
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Sizes and rates of an RL run. The defaults learn the course's task from a third."""
-
-    groups: int = 12
-    group_size: int = 8
-    minibatches: int = 2
-    lr: float = 5e-4
-    warmup: int = 10
-    max_grad_norm: float = 1.0
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    balance: float = 0.0
-    """Weight of `moe.balance_loss`, for a mixture of experts."""
-    consistency: float = 0.0
-    """Weight of `moe.router_kl`: the trainer's routers to the rollout's recorded ones."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("groups", 1), ("group_size", 2), ("minibatches", 1)):
-            value = getattr(self, name)
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
-        for name in ("balance", "consistency"):
-            if not 0 <= getattr(self, name) < torch.inf:
-                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        if self.groups * self.group_size % self.minibatches:
-            raise ValueError(
-                f"{self.groups * self.group_size} sequences do not split into "
-                f"{self.minibatches} equal minibatches"
-            )
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one RL step saw. Means over its minibatches where there are several."""
-
-    step: int
-    reward: float
-    """Mean reward of the sampled responses: the rollout policy's, not the trainer's."""
-    mismatch: Mismatch
-    """Rollout against trainer, before any update of this step."""
-    loss: float
-    grad_norm: float
-    clip_fraction: float
-    entropy: float
-    """Of the training stack's next-token distributions, nats a token."""
-    kept: float
-    """Share of tokens that the correction kept."""
-    seconds: dict[str, float] = field(repr=False)
-    """Wall time of generate, score, backward (with its forward) and bookkeeping."""
-    routes: RouteMismatch | None = None
-    """The same of a mixture's routes; None for a dense model."""
+__all__ = [  # all of training can be had from here: sft, recipe, experience lie below
+    "Mixer",
+    "Recipe",
+    "Step",
+    "Trainer",
+    "generate",
+    "pass_rate",
+    "rl",
+    "router_losses",
+    "sft",
+]
 
 
 def rl(
@@ -175,13 +52,17 @@ def rl(
     rollout_stack: Stack | None = None,
     train_stack: Stack | None = None,
     view: LossView | None = None,
+    objective: Objective | None = None,
     correction: Correction | None = None,
     staleness: int = 0,
     recipe: Recipe | None = None,
+    critic: Critic | None = None,
 ) -> Iterator[Step]:
-    """GRPO (arXiv 2402.03300) on `model` in place; yields a `Step` after each update.
+    """Train `model` in place; yields a `Step` after each.
 
-    By default with the mean over tokens of DAPO (arXiv 2503.14476), see `LossView`.
+    `objective` None is GRPO (arXiv 2402.03300) as `view` and `recipe` say: with the mean
+    over tokens of DAPO (arXiv 2503.14476) and PPO's clip. Any other brings its own clip and
+    average, `partial(gspo, eps_low=3e-4)`. With a `critic`, advantages are PPO's.
 
     Rollouts come from the weights of `staleness` steps ago under `rollout_stack`; the loss
     is computed under `train_stack`. `view.anchor` says whose probability is the old one in
@@ -191,31 +72,91 @@ def rl(
     `train_stack.router` says whose experts the trainer of a mixture follows, and
     `train_stack.sampler.replay` whose cut of the vocabulary.
     """
-    rollout_stack, train_stack = rollout_stack or Stack(), train_stack or Stack()
-    view, correction = view or LossView(), correction or Correction()
-    recipe = recipe or Recipe()
-    if staleness < 0:
-        raise ValueError(f"staleness must be at least 0, not {staleness}")
-    if view.anchor == "rollout" and correction.operation == "truncate":
-        raise ValueError(
-            "with anchor 'rollout' the ratio is already new/rollout: a truncated weight "
-            "would count old/rollout twice. Use anchor 'recompute', or no correction"
+    trainer = Trainer(
+        model,
+        task,
+        generator=generator,
+        rollout_stack=rollout_stack,
+        train_stack=train_stack,
+        view=view,
+        objective=objective,
+        correction=correction,
+        staleness=staleness,
+        recipe=recipe,
+        critic=critic,
+    )
+    return (trainer.step() for _ in range(steps))
+
+
+class Trainer:
+    """A policy in training, and all that its next step depends on; arguments: see `rl`."""
+
+    def __init__(
+        self,
+        model: GPT,
+        task: Task,
+        *,
+        generator: torch.Generator,
+        rollout_stack: Stack | None = None,
+        train_stack: Stack | None = None,
+        view: LossView | None = None,
+        objective: Objective | None = None,
+        correction: Correction | None = None,
+        staleness: int = 0,
+        recipe: Recipe | None = None,
+        critic: Critic | None = None,
+    ) -> None:
+        self.model, self.task, self.generator = model, task, generator
+        self.rollout_stack = rollout_stack or Stack()
+        self.train_stack = train_stack or Stack()
+        self.view = view or LossView()
+        self.correction = correction or Correction()
+        self.recipe = recipe or Recipe()
+        self.critic = critic
+        _check(self.view, objective, self.correction, staleness, self.recipe, critic)
+        self.objective: Objective = objective or partial(
+            grpo,
+            eps_low=self.recipe.clip_low,
+            eps_high=self.recipe.clip_high,
+            aggregation=self.view.aggregation,
         )
-    optimizer = torch.optim.Adam(model.parameters(), recipe.lr, (0.9, 0.99), fused=True)
-    sampler = deepcopy(model)
-    versions = deque([_weights(model)], maxlen=staleness + 1)
-    for step in range(steps):
-        clock = Clock()
-        prompts = task.prompts(recipe.groups, generator)
-        prompts = prompts.repeat_interleave(recipe.group_size, 0)
-        sampler.load_state_dict(versions[0])
-        batch = generate(sampler, task, prompts, rollout_stack, generator)
+        self.sampler, self.head = deepcopy(model), ValueHead(model.config.hidden)
+        learning: list[tuple[torch.nn.Module, float]] = [(model, self.recipe.lr)]
+        if critic:
+            learning.append((self.head, critic.lr))
+        self.rates = [lr for _, lr in learning]
+        groups = [{"params": list(part.parameters())} for part, _ in learning]
+        self.optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99), fused=True)
+        self.versions = deque([weights_of(model)], maxlen=staleness + 1)
+        self.done = 0
+
+    def step(self) -> Step:
+        """Sample, score, weigh, update."""
+        recipe, clock = self.recipe, Clock()
+
+        # the rollout engine samples, with the weights that it has
+        self.sampler.load_state_dict(self.versions[0])
+        batch, reward, earned, used = collect(
+            self.sampler, self.task, self.rollout_stack, self.generator, recipe
+        )
         clock.lap("generate")
+
+        # the trainer scores the same tokens, with the newest weights
+        ops = Listener(self.train_stack)
         with torch.no_grad():
-            how = model, batch.prompt, batch.response, train_stack
-            old = score(*how, batch.routes, kept=batch.kept)
+            old = score(
+                self.model,
+                batch.prompt,
+                batch.response,
+                self.train_stack,
+                batch.routes,
+                kept=batch.kept,
+                ops=ops,
+            )
+            values = self.head(ops.hidden)
         clock.lap("score")
-        reward = task.reward(batch.prompt, batch.response, batch.mask)
+
+        # what lies between the two policies, and what is done about it
         mismatch = compare(
             batch.logp_rollout,
             old.logp,
@@ -224,74 +165,140 @@ def rl(
             top1_rollout=batch.top1_rollout,
             top1_train=old.top1,
         )
-        weight, kept = correction.apply(old.logp, batch.logp_rollout, batch.mask)
-        if view.anchor == "rollout":
-            weight = torch.ones_like(weight)
-        advantages = group_advantages(reward, recipe.group_size)
-        logp_old = old.logp if view.anchor == "recompute" else batch.logp_rollout
+        weight, kept = self.correction.apply(old.logp, batch.logp_rollout, batch.mask)
+        logp_old = old.logp
+        if self.view.anchor == "rollout":  # the ratio is new/rollout: it holds the weight
+            logp_old, weight = batch.logp_rollout, torch.ones_like(weight)
+
+        # who did better than expected: than the group, or than the critic thought
+        if self.critic:
+            advantages, targets = ppo_advantages(earned, values, batch.mask, self.critic)
+        else:
+            advantages = group_advantages(earned, recipe.group_size, std=recipe.std)
+            targets = values
+        data = Data(batch, old.routes, logp_old, advantages, weight, kept, values, targets)
         clock.lap("bookkeeping")
-        optimizer.param_groups[0]["lr"] = recipe.lr * min(1, (step + 1) / recipe.warmup)
-        seen = []
-        for rows in torch.randperm(len(reward), generator=generator).chunk(
-            recipe.minibatches
-        ):
-            ids = batch.response[rows]
-            theirs, own = (r if r is None else r[rows] for r in (batch.routes, old.routes))
-            cut = None if batch.kept is None else batch.kept[rows]
-            logits, routes = response_pass(
-                model, batch.prompt[rows], ids, train_stack, theirs, own
-            )
-            logp = train_stack.reported(logits, ids, batch.prompt[rows], cut)
-            arrays = (logp, logp_old[rows], advantages[rows], kept[rows])
-            loss = grpo(
-                *arrays,
-                eps_low=recipe.clip_low,
-                eps_high=recipe.clip_high,
-                weight=weight[rows],
-                aggregation=view.aggregation,
-            )
-            loss = loss + router_losses(
-                routes, recipe.balance, recipe.consistency, theirs, batch.read[rows]
-            )
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
-            optimizer.step()
-            clock.lap("backward")
-            health = diagnostics(
-                *arrays, eps_low=recipe.clip_low, eps_high=recipe.clip_high
-            )
-            seen.append((loss.item(), norm.item(), health["clip_fraction"]))
-            clock.lap("bookkeeping")
-        versions.append(_weights(model))
-        loss_, norm_, clipped = (sum(x) / len(seen) for x in zip(*seen, strict=True))
-        yield Step(
-            step=step,
+
+        # the policy moves, minibatch by minibatch
+        for group, lr in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = lr * min(1, (self.done + 1) / recipe.warmup)
+        updates = []
+        for rows in self._minibatches(used):
+            updates.append(self._update(data.at(rows), clock))
+        self.versions.append(weights_of(self.model))
+        self.done += 1
+
+        seen = mean(updates)
+        return Step(
+            step=self.done - 1,
             reward=reward.mean().item(),
             mismatch=mismatch,
-            loss=loss_,
-            grad_norm=norm_,
-            clip_fraction=clipped,
+            loss=seen.loss,
+            grad_norm=seen.grad_norm,
+            clip_fraction=seen.clip_fraction,
             entropy=old.entropy[batch.mask].mean().item(),
             kept=(kept.sum() / batch.mask.sum()).item(),
             seconds=clock.laps,
             routes=None if old.routes is None else compare_routes(batch, old),
+            length=batch.mask.sum(1).double().mean().item(),
+            used=used.double().mean().item(),
+            value_loss=seen.value_loss if self.critic else None,
+        )
+
+    def _minibatches(self, used: Tensor) -> tuple[Tensor, ...]:
+        """The rows that are `used`, shuffled and dealt out; nothing if there are none."""
+        rows = used.nonzero().flatten()
+        order = torch.randperm(len(rows), generator=self.generator)
+        return rows[order].chunk(self.recipe.minibatches) if len(rows) else ()
+
+    def _update(self, data: Data, clock: Clock) -> Update:
+        """One step of the optimizer on these sequences."""
+        batch, recipe, ops = data.batch, self.recipe, Listener(self.train_stack)
+        logits, routes = response_pass(
+            self.model,
+            batch.prompt,
+            batch.response,
+            self.train_stack,
+            batch.routes,
+            data.routes_old,
+            ops,
+        )
+        logp = self.train_stack.reported(logits, batch.response, batch.prompt, batch.kept)
+        logp.retain_grad()
+        loss = self.objective(
+            logp,
+            data.logp_old,
+            data.advantages,
+            data.kept,
+            weight=data.weight,
+            counted=self.correction.counted(batch.mask),
+        )
+        loss = loss + router_losses(
+            routes, recipe.balance, recipe.consistency, batch.routes, batch.read
+        )
+        total, missed = loss, torch.zeros(())
+        if self.critic:
+            values = self.head(ops.hidden)
+            missed = value_loss(
+                values, data.values_old, data.targets, batch.mask, self.critic.clip
+            )
+            total = loss + self.critic.coefficient * missed
+        self.optimizer.zero_grad()
+        total.backward()  # type: ignore[no-untyped-call]
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.max_grad_norm)
+        self.optimizer.step()
+        clock.lap("backward")
+        clipped = _stopped(logp.grad, data.advantages, data.kept)
+        seen = Update(loss.item(), norm.item(), clipped, missed.item())
+        clock.lap("bookkeeping")
+        return seen
+
+
+def _check(
+    view: LossView,
+    objective: Objective | None,
+    correction: Correction,
+    staleness: int,
+    recipe: Recipe,
+    critic: Critic | None,
+) -> None:
+    """Refuse what would silently do something else than it says."""
+    if isinstance(staleness, bool) or not isinstance(staleness, int):
+        raise ValueError(f"staleness must be a whole number of steps, not {staleness!r}")
+    if staleness < 0:
+        raise ValueError(f"staleness must be at least 0, not {staleness}")
+    if view.anchor == "rollout" and _truncates(correction):
+        raise ValueError(
+            "with anchor 'rollout' the ratio is already new/rollout: a truncated weight "
+            "would count old/rollout twice. Use anchor 'recompute', or no correction"
+        )
+    if critic and recipe.sampling != "all":
+        raise ValueError(
+            f"sampling {recipe.sampling!r} leaves out groups of equal rewards: they have "
+            "no group advantage, but a critic's. Use sampling 'all' with a critic"
+        )
+    asked = view.aggregation, recipe.clip_low, recipe.clip_high
+    if objective and asked != (LossView.aggregation, Recipe.clip_low, Recipe.clip_high):
+        raise ValueError(
+            f"aggregation and clip {asked} are those of the default objective; yours "
+            "brings its own: partial(objective, eps_low=..., aggregation=...)"
         )
 
 
-class Clock:
-    """Wall time, split by what it was spent on."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        """Book the time since the last lap under `name`."""
-        now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
-        self._last = now
+def _truncates(correction: Correction | None) -> bool:
+    if correction is None:
+        return False
+    return correction.operation == "truncate" or _truncates(correction.also)
 
 
-def _weights(model: GPT) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in model.state_dict().items()}
+def _stopped(grad: Tensor | None, advantages: Tensor, kept: Tensor) -> float:
+    """The share of kept tokens that were to be pushed, and got no gradient."""
+    A = advantages[:, None] if advantages.dim() == 1 else advantages
+    still = (grad == 0) & kept
+    low, high = (masked_mean((still & x).double(), kept).item() for x in (A < 0, A > 0))
+    return low + high
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Copies of a module's parameters, by name."""
+    return {name: p.detach().clone() for name, p in module.state_dict().items()}

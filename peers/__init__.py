@@ -1,0 +1,1 @@
+"""Other systems' own functions, each in its own environment, to compare tinyrl with."""
