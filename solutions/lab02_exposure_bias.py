@@ -32,7 +32,7 @@
 # row fills all T. **Padding holds garbage**: stale ids, stale errors. `said` is
 # what the model sampled at a place, `right` (or `gold`) the token of the right
 # answer there, `expert` the right continuation of what the model had *read*. Ids
-# are whole numbers, and 0 is one like any other. Do not write into your arguments.
+# are whole numbers, and 0 is one like any other. Never write into your arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch

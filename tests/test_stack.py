@@ -212,14 +212,14 @@ def test_a_field_changes_what_is_sampled(path):
         ("positions.offset", 1.9, "positions.offset must be a whole number, not 1.9"),
         ("positions.offset", 10**400, "positions.offset must be a number, not 1000"),
         ("positions.offset", float("inf"), "positions.offset must be a number, not inf"),
-        ("sampler.temperature", 0, "temperature must be above 0, not 0.0"),
-        ("sampler.temperature", float("nan"), "temperature must be above 0, not nan"),
+        ("sampler.temperature", 0, "temperature must be at least 1e-06"),
+        ("sampler.temperature", float("nan"), "temperature must be at least 1e-06"),
         ("sampler.top_k", -1, r"top_k must be 0 \(all\) or more, not -1"),
         ("sampler.top_k", 1.5, "sampler.top_k must be a whole number, not 1.5"),
         ("sampler.top_p", 0, "top_p must be above 0 and at most 1, not 0.0"),
         ("sampler.top_p", 1.01, "top_p must be above 0 and at most 1, not 1.01"),
         ("sampler.min_p", -0.1, "min_p must be 0 to 1, not -0.1"),
-        ("sampler.repetition_penalty", 0, "repetition_penalty must be above 0, not 0.0"),
+        ("sampler.repetition_penalty", 0, "penalty must be at least 1e-06, not 0.0"),
     ],
 )
 def test_a_wrong_field_or_value_is_named(path, value, message):

@@ -59,12 +59,12 @@ def canonical(nb: NotebookNode, name: str) -> NotebookNode:
     nb.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     seen: Counter[str] = Counter()
     for cell in nb.cells:
+        if cell.cell_type != "code":
+            cell.source = linked_markdown(cell.source)
         cell.id = _cell_id(cell, name, seen)
         cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own bookkeeping
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-        else:
-            cell.source = linked_markdown(cell.source)
     return nb
 
 

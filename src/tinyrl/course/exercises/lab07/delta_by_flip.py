@@ -99,8 +99,7 @@ def _per_flip(
     logp_train: Tensor, logp_rollout: Tensor, flipped: Tensor, mask: Tensor
 ) -> Three:
     """Tokens that flip in two layers count twice."""
-    size = (logp_train[mask] - logp_rollout[mask]).abs()
-    flips = flipped[mask]
+    size, flips = (logp_train[mask] - logp_rollout[mask]).abs(), flipped[mask]
     each = size[:, None].expand(flips.shape)
     return each[flips].mean(), each[~flips].mean(), each[flips].sum() / each.sum()
 
