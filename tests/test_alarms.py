@@ -46,6 +46,29 @@ def test_every_alarm_has_a_source_a_date_and_a_known_number():
     assert BLIND.keys() == {alarm.number for alarm in ALARMS}
 
 
+def test_bounds_are_those_of_the_sources():
+    """Copied a second time from the texts that are cited."""
+    assert {(a.source.split()[0], a.number, a.low, a.high) for a in ALARMS} == {
+        ("verl", "ratio_mean", 0.5, 2.0),
+        ("verl", "ess", 0.3, None),
+        ("verl", "ratio_std", None, 1.0),
+        ("verl", "k1", -0.1, 0.1),
+        ("verl", "chi2", None, 1.0),
+        ("NeMo-RL", "error_factor", None, 1.05),
+        ("NeMo-RL", "k3", None, 0.001),
+        ("NeMo-RL", "k3_reverse", None, 0.001),
+        ("NeMo-RL", "log_cosh", None, 0.001),
+        ("tinker-cookbook", "k1", None, 0.01),
+        ("tinker-cookbook", "k2", None, 0.01),
+        ("prime-rl", "k3", None, 0.015),
+        ("prime-rl", "k3", None, 0.01),
+        ("slime", "mean_abs", None, 0.1),
+        ("Miles", "k3", None, 0.001),
+        ("Miles", "k3", None, 0.1),
+        ("slime", "k1", None, 1e-8),
+    }
+
+
 @pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
 def test_it_rings_beyond_its_bounds_only(alarm):
     for bound, out in ((alarm.low, -1), (alarm.high, 1)):
@@ -155,6 +178,7 @@ def test_verls_ess_could_not_ring_on_weights_cut_from_below_too(weights):
     """0.64 by Kantorovich's inequality: 4 a b / (a + b)^2 with a = 1/2, b = 2."""
     w = torch.tensor(weights, dtype=torch.float64)
     assert w.mean() ** 2 / (w * w).mean() >= 0.64 - 1e-12
+    assert EVERY["verl ESS"].low < 0.64
 
 
 # Judging

@@ -231,8 +231,13 @@ VALUES = [
     "x.icepop_function",
 ]
 NAMES = [flag.name for flags, _ in FRAMEWORKS.values() for flag in flags]
-WORDS = st.text(max_size=12) | st.builds(
-    "{}={}".format, st.sampled_from(NAMES), st.sampled_from(["", *VALUES])
+PAIR = "{}={}".format
+TEXT = st.text(max_size=8)
+WORDS = st.one_of(
+    TEXT,
+    st.builds(PAIR, TEXT, TEXT),
+    st.builds(PAIR, st.sampled_from(NAMES), TEXT),
+    st.builds(PAIR, st.sampled_from(NAMES), st.sampled_from(["", *VALUES])),
 )
 
 

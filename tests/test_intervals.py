@@ -279,8 +279,8 @@ def test_percentiles():
 
 
 def test_the_table_is_ready_to_print():
-    assert as_table({"k3": Interval(0.001, 0.0009, 0.00123456)}) == [
-        ("k3", "0.001 [0.0009, 0.001235]")
+    assert as_table({"k3": Interval(0.00112345, 0.0009, 0.00123456)}) == [
+        ("k3", "0.001123 [0.0009, 0.001235]")
     ]
 
 
