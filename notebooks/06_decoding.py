@@ -106,8 +106,9 @@ for ax, (name, how) in zip(axes.flat, ways.items()):
 plt.show()
 
 # %% [markdown]
-# Grey is the model. The right digit has about nine tenths; nine others share the rest (the
-# demonstrations were sloppy on purpose), and special tokens have next to nothing. Every
+# Grey is the model. The right digit has about nine tenths; most others have about a
+# hundredth each (the demonstrations were sloppy on purpose), and the rest, special tokens
+# above all, next to nothing. Every
 # parameter is a *definition of the policy*: it says which distribution acts. If a trainer
 # computes another one, nobody has made a rounding error, and no precision will help.
 
@@ -153,7 +154,8 @@ reveal("06.constant", shapes[0 if d.max() > 1e-4 else 1 if simple < off else 2])
 # %% [markdown]
 # S is at least 0.95, since the token that crosses is kept, and much more where that token
 # is large. trl#7269 measured the same with a real engine (kept mass 0.895, mean ratio
-# 0.896), and trl#6789 simulates 32,000 tokens, of which top-k 20 leaves a mass of 0.11. All
+# 0.896; top-k 20 keeps 0.965, and so is the ratio), and trl#6789 simulates a distribution
+# over 32,000 words, of which top-k 20 leaves a mass of 0.11. All
 # tokens are off **to one side**, so nothing averages out: a sequence's ratio is the
 # product, here of thirteen numbers below 1.
 #
@@ -334,14 +336,16 @@ def table(head, rows):
 table("max tokens", {str(n): (model, Stack(), n) for n in (6, 12, 13, 17)})
 
 # %% [markdown]
-# One token too few and reward is 0 for reasons that have nothing to do with the policy;
-# its tokens still get a gradient. (What reward and mask must do with a cut response is
+# One token too few and every reward is 0, for reasons that have nothing to do with the
+# policy. With GRPO nothing at all is learned then: the answers of a group are alike, and
+# every advantage is 0. Where only some of a group are cut, these get a gradient against
+# being long, right or wrong. (What reward and mask must do with a cut response is
 # lesson 05.) *Format* here: it ends, and has the right number of tokens.
 #
 # ## A repetition penalty on one side
 #
 # Some checkpoints bring one along: their `generation_config.json` sets 1.05 or more, and an
-# engine may take it as its default (verl#7270, prime-rl#886). No trainer applies it.
+# engine may take it as its default (verl#7270, prime-rl#886). Few trainers apply it, too.
 
 # %% tags=["anchor:repetition"]
 penalised = decoding(repetition_penalty=1.1)
@@ -473,10 +477,11 @@ reveal("06.curve", truths[0 if abs(lies) < 0.1 else 1 if lies > 0 else 2])
 # - **Greedy evaluation is blind.** It asks for the likeliest token only, and calls nearly
 #   all of these policies, the start included, perfect. Greedy and sampled evaluation
 #   are two questions; say which one you ask. (Greedy is top-k 1.)
-# - **Replay is no medicine for that.** It removes the mismatch (see K3). It does not learn
-#   better here: its gradient lives on the kept set, and shifts nothing out of the tail.
-#   What DeepSeek-V3.2 reports it for is stability in long runs of a large model; 40 steps of
-#   a small one show no instability to cure. One run each: only large gaps count.
+# - **Replay is no medicine for that.** It removes the mismatch (see K3), and it does not
+#   learn better here. A cut logit gets no gradient of its own, but shared weights and the
+#   normaliser move it all the same. DeepSeek-V3.2 *argues* that the mismatch destabilises
+#   training, and *reports* of replay that it preserves language consistency; 40 steps of a
+#   small model can show neither. One run each: only large gaps count.
 #
 # ## Evaluate on the stack that serves
 #
@@ -499,8 +504,9 @@ table("no cut, on", rows)
 # %% [markdown]
 # Same weights in every row. No loss, no K3 and no gradient of the run could have told,
 # because none of them ran on the serving stack: parameters that only the server sets are
-# not in the training's logs. Look at length and format besides success: they fall first
-# when the end token is what a processor touches, and need no answer key. And parts do
+# not in the training's logs. Look at length and format besides success, since they need no
+# answer key; but they can miss what happened. Under the penalty alone, far fewer answers
+# are right, and nearly all keep their format. And parts do
 # not add up: one setting can hide what another breaks. So the rule is dull and firm:
 # evaluate with the engine, the weights' format, the sampling parameters and the limits
 # of the deployment, all of them together.
