@@ -69,6 +69,7 @@ def test_a_run_is_what_rl_does() -> None:
     assert first.steps == ()
     assert (first.done, last.done) == (False, True)
     assert last.task == "CumSum(n=12, p_slip=0.08)"
+    assert repr(last) == "<run of CumSum(n=12, p_slip=0.08), seed 3: 4 of 4 steps>"
 
 
 def test_evaluations_are_of_both_stacks_on_the_same_draws() -> None:

@@ -36,6 +36,11 @@ class Learner:
         self.client.execute_cell(cell, len(self.client.nb.cells) - 1)
         return cell
 
+    def told(self, source: str) -> str:
+        """What the cell prints, which may come in pieces."""
+        outputs = self.execute(source).outputs
+        return "".join(o.text for o in outputs if o.output_type == "stream")
+
     def press(self, button: str) -> None:
         event = {"method": "custom", "content": {"event": "click"}}
         content = {"comm_id": button, "data": event}
@@ -43,7 +48,7 @@ class Learner:
         self.client.kc.shell_channel.send(message)
 
     def look(self) -> tuple[bool, int]:
-        training, steps = self.execute(LOOK).outputs[0].text.split()
+        training, steps = self.told(LOOK).split()
         return training == "True", int(steps)
 
     def wait(self, until) -> tuple[bool, int]:
@@ -66,7 +71,7 @@ def test_it_trains_while_cells_are_executed_and_stops_when_told(learner: Learner
     picture, live = learner.execute(START).outputs
     assert picture.data["image/png"].startswith("iVBORw0KGgo")
     assert "application/vnd.jupyter.widget-view+json" in live.data
-    run, cancel = learner.execute(IDS).outputs[0].text.split()
+    run, cancel = learner.told(IDS).split()
     assert learner.look() == (False, 0)
     learner.press(run)
     _, some = learner.wait(lambda training, steps: training and steps > 0)
@@ -76,7 +81,7 @@ def test_it_trains_while_cells_are_executed_and_stops_when_told(learner: Learner
     assert more <= end < 1000
     time.sleep(0.3)
     assert learner.look() == (False, end)
-    text = learner.execute("print(p.status.value, p.error.value)").outputs[0].text
+    text = learner.told("print(p.status.value, p.error.value)")
     assert "what was done is kept" in text
     learner.press(run)
     learner.wait(lambda training, steps: training and steps > end)

@@ -136,7 +136,7 @@ class Evaluation:
     """Under the training stack: what gradients were taken of."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One run so far. Equal runs have equal settings and saw equal numbers."""
 
@@ -148,8 +148,13 @@ class Run:
     """Digest of the weights that it began with."""
     steps: tuple[Step, ...]
     evaluations: tuple[Evaluation, ...]
-    state: dict[str, Tensor] = field(repr=False, compare=False)
+    state: dict[str, Tensor] = field(compare=False)
     """See `snapshots`."""
+
+    def __repr__(self) -> str:
+        """In a line: its numbers would fill pages."""
+        taken, total = len(self.steps), self.settings.steps
+        return f"<run of {self.task}, seed {self.settings.seed}: {taken} of {total} steps>"
 
     @property
     def done(self) -> bool:

@@ -108,7 +108,7 @@ class RunsFigure:
 
 
 class _Arm:
-    """The artists of one arm; left out by `draw`."""
+    """The artists of one arm, empty when the frame is drawn."""
 
     def __init__(self, figure: Figure, axes: Sequence[Axes], place: int) -> None:
         colour, self.place = COLOURS[place], place + 1
@@ -125,8 +125,6 @@ class _Arm:
         at = 0.065, 0.265 - 0.048 * place
         self.name = figure.text(*at, "", color=colour, fontweight="bold", fontsize=9)
         self.moving: list[Artist] = [*self.bands, *self.lines, *self.rates, self.name]
-        for artist in self.moving:
-            artist.set_animated(True)
 
     def update(self, name: str, runs: Sequence[Run]) -> None:
         """Show these runs, of which one at least has begun."""

@@ -17,6 +17,7 @@ COLUMNS = (
     Words("pass rate, rollout stack", "通过率（采样侧）"),
     Words("training stack, minus the first arm", "训练侧与第一组之差"),
 )
+ROOM = 'style="padding: 1px 8px; text-align: left"'
 ABOVE = Words("{:+.3f}, above in {} of {}", "{:+.3f}，{} / {} 个种子更高")
 NOTE = Words(
     "Means over seeds \u00b1 their sample deviation. Few seeds tell apart only large "
@@ -45,12 +46,12 @@ def table(arms: Mapping[str, Sequence[Run]]) -> str:
     """The numbers as HTML."""
     if not arms:
         return ""
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in COLUMNS)
+    head = "".join(f"<th {ROOM}>{html.escape(str(name))}</th>" for name in COLUMNS)
     body = ""
     for colour, cells in zip(COLOURS, rows(arms), strict=False):
         arm, *numbers = (html.escape(cell) for cell in cells)
-        first = f'<td style="border-left: 6px solid {colour}">{arm}</td>'
-        body += f"<tr>{first}{''.join(f'<td>{x}</td>' for x in numbers)}</tr>"
+        first = f'<td style="border-left: 6px solid {colour}; padding: 1px 6px">{arm}</td>'
+        body += f"<tr>{first}{''.join(f'<td {ROOM}>{x}</td>' for x in numbers)}</tr>"
     return f"<table><tr>{head}</tr>{body}</table><p>{NOTE}</p>"
 
 
