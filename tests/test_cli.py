@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tinyrl import cli
 
-COMMANDS = [["run"], ["lab", "check"], ["lab", "doctor"], ["diagnose"]]
+COMMANDS = [["run"], ["lab", "check"], ["lab", "doctor"], ["diagnose"], ["explain"]]
 
 
 def tinyrl(

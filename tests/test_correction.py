@@ -45,6 +45,16 @@ def test_none_changes_nothing_and_looks_at_no_bound(seed):
 
 
 @given(seeds, corrections())
+def test_rows_taken_one_by_one_are_the_same(seed, c):
+    arrays = batch(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tinyrl.correction.BLOCK", 1)
+        apart = c.apply(*arrays)
+    for x, y in zip(apart, c.apply(*arrays), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-12, atol=0)
+
+
+@given(seeds, corrections())
 def test_padding_may_hold_anything(seed, correction):
     train, roll, mask = batch(seed)
     clean = correction.apply(train, roll, mask)

@@ -27,7 +27,7 @@ LAYERS = [
     "framework_names",
     *("routing", "recipe", "sft", "experience", "critic", "steps", "trainer", "snapshots"),
     *("exposure", "checkpoints", "plain", "runs", "sweeps"),
-    *("trace", "diagnosis", "engines", "course"),
+    *("diagnosis", "course"),
     "cli",
 ]
 MODULES = sorted(p for p in SRC.rglob("*.py") if p != SRC / "__init__.py")
@@ -80,6 +80,13 @@ def too_high(module: Path, source: str) -> list[str]:
 def test_a_file_uses_only_those_above_it(module: Path) -> None:
     assert layer(module) in LAYERS, "give the new file its place in LAYERS"
     assert too_high(module, module.read_text("utf-8")) == []
+
+
+def test_the_package_lists_its_layers_in_their_order() -> None:
+    said = ast.get_docstring(ast.parse((SRC / "__init__.py").read_text()))
+    assert said
+    listed = [part.split(": ")[1] for part in said.split("\n- ")[1:]]
+    assert [x for part in listed for x in " ".join(part.split()).split(", ")] == LAYERS
 
 
 @pytest.mark.parametrize(

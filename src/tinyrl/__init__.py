@@ -1,10 +1,17 @@
 """tinyrl: training-inference mismatch in LLM reinforcement learning, on a small GPT.
 
 Importing this is cheap: torch comes with the first module that computes. Each file uses
-only those above it: formats, attention, kernels, logprobs, moe, positions, model,
-pretrained, parallel, tokens, tasks, sampling, stack, rollout, scoring, advantages,
-objectives, correction, presets, explain, metrics, routing, trainer; then what is built on
-them: checkpoints, diagnosis, course, cli.
+only those above it:
+
+- what decides a logprob: formats, attention, kernels, logprobs, moe, positions, model,
+  pretrained, parallel, tokens, tasks, sampling, stack
+- who samples and who scores: rollout, scoring, collate
+- what a loss does with it: advantages, objectives, correction, presets, explain
+- what is measured: metrics, agreement, tally, measures, monitoring, intervals, alarms,
+  framework_names, routing
+- training: recipe, sft, experience, critic, steps, trainer, snapshots, exposure,
+  checkpoints, plain, runs, sweeps
+- for the learner and the engineer: diagnosis, course, cli
 """
 
 

@@ -33,13 +33,24 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .logprobs import as_logp, as_mask, as_tensor, checked_values, number, same_shape
+from .logprobs import (
+    TOLERANCE,
+    as_logp,
+    as_mask,
+    as_tensor,
+    checked_values,
+    number,
+    same_shape,
+)
 from .objectives import Level, exp_ratio, one_of, pool
 
 Operation = Literal["none", "truncate", "mask"]
 Weight = Literal["ratio", "one"]
 Denominator = Literal["kept", "all"]
 Mode = Literal["decoupled", "bypass"]
+
+BLOCK = 2**17
+"""Tokens that are worked on at a time: so few that they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +118,21 @@ class Correction:
         Bounds are compared on the log scale, where a long response cannot overflow; the
         weight itself is at most e^20 and at least e^-20, as in verl.
         """
-        train, roll, mask = _checked(mask, logp_train=logp_train, logp_rollout=logp_rollout)
-        return self._apply(train - roll, mask)
+        arrays = {
+            "logp_train": as_logp("logp_train", logp_train),
+            "logp_rollout": as_logp("logp_rollout", logp_rollout),
+        }
+        same_shape(arrays)
+        train, roll = arrays.values()
+        mask = as_mask(mask, train)
+        weight = torch.ones_like(train, dtype=torch.promote_types(train.dtype, roll.dtype))
+        kept = mask.clone()
+        step: Correction | None = self
+        while step is not None:
+            if not step._into(weight, kept, train, roll, mask):
+                _checked(mask, **arrays)  # says which, and where
+            step = step.also
+        return weight, kept
 
     def counted(self, mask: Tensor) -> Tensor | None:
         """What objectives take as `counted`, from the mask before `apply`.
@@ -118,17 +142,38 @@ class Correction:
         """
         return mask if self.denominator == "all" else None
 
-    def _apply(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _into(
+        self, weight: Tensor, kept: Tensor, train: Tensor, roll: Tensor, mask: Tensor
+    ) -> bool:
+        """Multiply `weight` and narrow `kept`, in place; False if a logprob is impossible.
+
+        Some rows at a time: what lies between would be several arrays of the whole batch.
+        """
+        rows = max(1, BLOCK // mask.shape[1])
+        blocks = [slice(at, at + rows) for at in range(0, len(mask), rows)]
+        total, count, sound = 0.0, 0, True
+        for at in blocks:
+            m = mask[at]
+            new, old = torch.where(m, train[at], 0.0), torch.where(m, roll[at], 0.0)
+            sound &= _possible(new) and _possible(old)
+            rho, left = self._of(new - old, m)
+            if self.normalise:
+                of, units = self._used(rho, left, m)
+                total, count = total + of, count + units
+            weight[at] *= rho
+            kept[at] &= left
+        if total > 0:
+            for at in blocks:
+                weight[at] /= torch.where(mask[at], weight.new_tensor(total / count), 1.0)
+        return sound
+
+    def _of(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights, not normalised, and the kept mask of some rows."""
         log_rho, kept = self._bounded(delta, mask)
         weighs = self.operation != "none" and self.weight == "ratio"
         weight = exp_ratio(log_rho) if weighs else torch.ones_like(delta)
         if self.veto is not None:
             kept = kept & ~(mask & (delta < math.log(self.veto))).any(1, keepdim=True)
-        if self.normalise:
-            weight = self._normalised(weight, kept, mask)
-        if self.also is not None:
-            more, left = self.also._apply(delta, mask)
-            weight, kept = weight * more, kept & left
         return weight, kept
 
     def _bounded(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,13 +186,13 @@ class Correction:
             return log_rho.clamp(low, high), mask
         return log_rho, mask & (log_rho >= low) & (log_rho <= high)
 
-    def _normalised(self, weight: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
+    def _used(self, weight: Tensor, kept: Tensor, mask: Tensor) -> tuple[float, int]:
+        """What these rows add to the mean weight: the sum, and of how many."""
         counted = mask if self.denominator == "all" else kept
         used = torch.where(kept, weight, 0.0)
         if self.level != "token":  # one weight a response: its tokens share it
             used, counted = used.amax(1), counted.any(1)
-        mean = used.sum() / counted.sum().clamp_min(1)
-        return torch.where(mask & (mean > 0), weight / mean, weight)
+        return used.sum(dtype=torch.float64).item(), int(counted.sum())
 
     def _check_second(self, second: Correction) -> None:
         if not isinstance(second, Correction):
@@ -186,6 +231,12 @@ def off_policy_mask(
         b, t = bad[0].tolist()
         raise ValueError(f"advantages row {b}, column {t} is not finite: {A[b, t].item()}")
     return mask & ~((A < 0) & (pool(roll - new, mask, "geometric") > delta))
+
+
+def _possible(logp: Tensor) -> bool:
+    """Whether all of it may be logprobs: NaN is not at most anything."""
+    low, high = logp.aminmax()
+    return -math.inf < low.item() and high.item() <= TOLERANCE
 
 
 def _checked(mask: Tensor, **arrays: Tensor) -> tuple[Tensor, Tensor, Tensor]:
