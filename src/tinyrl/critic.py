@@ -80,7 +80,7 @@ def ppo_advantages(
 
     GAE (arXiv 1506.02438 eq. 16); its targets are advantage + value. Advantages are then
     whitened over the batch's tokens, as implementations of PPO do and its paper does not
-    say (arXiv 2403.17031 §7).
+    say (arXiv 2403.17031).
     """
     advantages, targets = gae(earned, values, mask, gamma=critic.gamma, lam=critic.lam)
     mean = masked_mean(advantages, mask)

@@ -47,11 +47,15 @@ class MismatchFigure:
         return encode(self.renderer)
 
 
-def encode(renderer: RendererAgg) -> bytes:
-    """PNG of what is drawn; compressed weakly, which is fast and hardly larger."""
+def encode(renderer: RendererAgg, share: float = 1.0) -> bytes:
+    """PNG of what is drawn; compressed weakly, which is fast and hardly larger.
+
+    `share` of its height, from the top.
+    """
     size = int(renderer.width), int(renderer.height)
     drawn = renderer.buffer_rgba()  # type: ignore[no-untyped-call]
     pixels = Image.frombuffer("RGBA", size, drawn)
     out = io.BytesIO()
+    pixels = pixels.crop((0, 0, size[0], round(share * size[1])))
     pixels.convert("RGB").save(out, "png", compress_level=1)
     return out.getvalue()

@@ -28,6 +28,8 @@ SIZE, DPI = (8.7, 4.75), 130
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 WINDOW = 5
 """Steps that a point of a reward curve is the mean of: one step's reward is noisy."""
+FIRST, LINE = 0.265, 0.048
+"""Where the name of the first arm stands, and how far below it the next one's."""
 LOWEST = 1e-8
 """What K3 is shown as where it is smaller, or 0: two equal policies."""
 
@@ -104,7 +106,7 @@ class RunsFigure:
                 shown.update(name, runs)
                 for artist in shown.moving:
                     artist.draw(self.renderer)
-        return encode(self.renderer)
+        return encode(self.renderer, 1 - FIRST + LINE * (len(arms) - 0.4))
 
 
 class _Arm:
@@ -122,8 +124,9 @@ class _Arm:
         self.rates = [
             axes[2].plot([], [], marker, ms=5, color=colour, ls="")[0] for marker in "o^"
         ]
-        at = 0.065, 0.265 - 0.048 * place
-        self.name = figure.text(*at, "", color=colour, fontweight="bold", fontsize=9)
+        self.name = figure.text(
+            0.065, FIRST - LINE * place, "", color=colour, fontweight="bold", fontsize=9
+        )
         self.moving: list[Artist] = [*self.bands, *self.lines, *self.rates, self.name]
 
     def update(self, name: str, runs: Sequence[Run]) -> None:
