@@ -186,6 +186,8 @@ def test_response_mask_ends_with_the_first_eos(rows):
     ("conversation", "message"),
     [
         ([], "messages is empty"),
+        ("3 1", "messages must be a list such as"),
+        (["3 1"], r"messages\[0\] must have role and content"),
         (
             [USER, {"role": "tool", "content": "1"}],
             r"messages\[1\] has role 'tool'; known: sys",

@@ -210,9 +210,16 @@ def _check_words(text: str) -> None:
 
 def _check_messages(messages: Messages) -> None:
     """What a template would let pass or report without saying where."""
+    if isinstance(messages, str) or not isinstance(messages, Sequence):
+        raise ValueError(
+            'messages must be a list such as [{"role": "user", "content": "3 1"}], '
+            f"not {messages!r}"
+        )
     if not messages:
         raise ValueError("messages is empty: a conversation has at least one")
     for i, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise ValueError(f"messages[{i}] must have role and content, not {message!r}")
         if message.get("role") not in ROLES:
             role, known = message.get("role"), ", ".join(ROLES)
             raise ValueError(f"messages[{i}] has role {role!r}; known: {known}")
