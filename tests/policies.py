@@ -23,6 +23,7 @@ class Policy:
     head: Tensor
     mask: Tensor
     generator: torch.Generator
+    drawn: tuple[object, ...]  # the arguments of `draw`
 
     @classmethod
     def draw(cls, seed: int, B: int, T: int, V: int, sharp: tuple[float, float]) -> Policy:
@@ -32,7 +33,8 @@ class Policy:
         scale = (low + (high - low) * torch.rand(B, T, 1, generator=g)).exp()
         hidden = scale * torch.randn(B, T, 32, generator=g) / 32**0.5
         length = torch.randint((T + 1) // 2, T + 1, (B, 1), generator=g)
-        return cls(hidden, torch.randn(V, 32, generator=g), torch.arange(T) < length, g)
+        head, mask = torch.randn(V, 32, generator=g), torch.arange(T) < length
+        return cls(hidden, head, mask, g, (seed, B, T, V, sharp))
 
     def logits(self, noise: str = "none") -> Tensor:
         """`[B, T, V]` from this head, or from it as a format, or a near one, has it."""

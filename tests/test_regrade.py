@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from sqlalchemy.exc import OperationalError
 
 from submissions import LAB, NAME, good, save
-from tinyrl.course import grading, regrade
+from tinyrl.course import grading, judging, regrade
 from tinyrl.course.classroom import CannotRegrade, Course
+from tinyrl.course.exercises import find
 from tinyrl.course.grading import Mark, Marks
 from tinyrl.course.notebooks import grade_id, is_test
 from tinyrl.course.remote import NoProcess, Process
@@ -52,7 +54,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
         save(folder, good())
     full = Marks(tuple(Mark(test, test, 1.0, 1.0) for test in TESTS), {})
     monkeypatch.setattr(regrade, "grade", lambda *_, **__: full)
-    monkeypatch.setattr(regrade, "Process", lambda: SimpleNamespace(end=lambda: None))
+    monkeypatch.setattr(regrade, "Launcher", lambda: SimpleNamespace(end=lambda: None))
     monkeypatch.setenv("NBGRADER_EXECUTION", "")  # and back, whatever a pass sets
     return Class(tmp_path)
 
@@ -124,6 +126,28 @@ def test_a_machine_that_starts_no_process_is_not_the_student_s_fault(
     monkeypatch.setattr(subprocess, "Popen", fail)
     with pytest.raises(NoProcess, match="Cannot allocate memory"):
         Process()
+
+
+def test_a_class_asks_for_a_right_answer_once_and_a_learner_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    truth = judging.truth
+    monkeypatch.setattr(judging, "truth", lambda *a: asked.append(a) or truth(*a))
+    exercise = find("token_delta")
+
+    def told(seed: int) -> str:
+        return judging.judge(exercise, lambda *_: torch.zeros(7), seed).text.en
+
+    said = told(1)
+    assert len(asked) == 1
+    with judging.keeping():
+        assert told(1) == told(1) == said
+        assert len(asked) == 2
+        told(2)
+        assert len(asked) == 3, "another seed has other inputs"
+    told(1)
+    assert len(asked) == 4, "in a notebook torch may be another by now"
 
 
 def test_what_an_edited_test_held_runs_nowhere() -> None:

@@ -17,11 +17,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from .formats import check_choices
 from .kernels import Ops
-from .moe import MoE, Routes, check_routes, linear
+from .moe import MoE, Routes, check_routes, embedding, linear
 from .positions import Places, places
 
 
@@ -198,17 +197,13 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.config = config
-        self.embed_tokens: nn.Embedding = skip_init(  # type: ignore[no-untyped-call]
-            nn.Embedding, config.vocab_size, config.hidden
-        )
+        self.embed_tokens = embedding(config.vocab_size, config.hidden)
         self.layers = nn.ModuleList(Block(config, i) for i in range(config.layers))
         self.norm = RMSNorm(config.hidden)
         self.lm_head = linear(config.hidden, config.vocab_size)
         self.embed_positions: nn.Embedding | None = None
         if config.position == "learned":
-            self.embed_positions = skip_init(  # type: ignore[no-untyped-call]
-                nn.Embedding, config.block_size, config.hidden
-            )
+            self.embed_positions = embedding(config.block_size, config.hidden)
         for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=0.5, generator=generator)

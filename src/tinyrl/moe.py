@@ -15,7 +15,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from .formats import check_choices
 from .kernels import Ops
@@ -165,12 +164,20 @@ class MoE(nn.Module):
         return torch.softmax(logits, -1).gather(-1, chosen)
 
 
+class _Unset(nn.Linear):
+    def reset_parameters(self) -> None:
+        """Draw nothing: torch would from its global generator."""
+
+
 def linear(inputs: int, outputs: int) -> nn.Linear:
-    """A matrix without values yet: torch would draw them from its global generator."""
-    layer: nn.Linear = skip_init(  # type: ignore[no-untyped-call]
-        nn.Linear, inputs, outputs, bias=False
-    )
-    return layer
+    """A matrix without values yet. (`skip_init` imports 800 modules, for a second.)"""
+    return _Unset(inputs, outputs, bias=False)
+
+
+def embedding(size: int, width: int) -> nn.Embedding:
+    """A table without values yet."""
+    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(size, width), freeze=False)
+    return made
 
 
 def check_routes(routes: Routes, wanted: tuple[int, ...], experts: int, since: int) -> None:

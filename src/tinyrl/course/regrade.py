@@ -27,9 +27,9 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from tinyrl.course import doctor, labs, notebooks, saving
+from tinyrl.course import doctor, judging, labs, notebooks, saving
 from tinyrl.course.classroom import CannotRegrade, Course
-from tinyrl.course.grading import Mark, Marks, grade
+from tinyrl.course.grading import FORKS, Mark, Marks, Template, grade
 from tinyrl.course.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
 from tinyrl.course.printing import console, plain
@@ -89,14 +89,28 @@ def _names(marks: list[Mark]) -> str:
 
 
 class Launcher:
-    """Starts processes for answers, the next one always warming up."""
+    """Starts processes for answers: forks of a template, while there can be one.
+
+    Else whole new ones, the next one always warming up.
+    """
 
     def __init__(self) -> None:
-        self.spare = Process()
+        self.template = Template() if FORKS else None
+        self.spare: Process | None = None
 
     def __call__(self) -> Process:
-        taken, self.spare = self.spare, Process()
+        if self.template is not None:
+            with contextlib.suppress(NoProcess):
+                return self.template()
+            self.template.end()  # a student can stop it, too
+            self.template = None
+        taken, self.spare = self.spare or Process(), Process()
         return taken
+
+    def end(self) -> None:
+        for started in (self.template, self.spare):
+            if started is not None:
+                started.end()
 
 
 def regrade(course: Course, seed: int, students: set[str] | None = None) -> list[Result]:
@@ -112,12 +126,13 @@ def regrade(course: Course, seed: int, students: set[str] | None = None) -> list
             (name, path) for name, path in everybody.items() if name in (students or {name})
         ]
         told, out = f"marking {course.name}", console()
-        return [
-            _result(course, student, folder, launch, seed)
-            for student, folder in track(chosen, told, console=out, transient=True)
-        ]
+        with judging.keeping():
+            return [
+                _result(course, student, folder, launch, seed)
+                for student, folder in track(chosen, told, console=out, transient=True)
+            ]
     finally:
-        launch.spare.end()
+        launch.end()
 
 
 def _result(

@@ -71,6 +71,30 @@ class Raised(RuntimeError):
         self.kind, self.message = kind, message
 
 
+def environment(folder: str) -> dict[str, str]:
+    """Of a process at home in `folder`: nothing of this one's that it could learn from."""
+    kept = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL")
+    found = {name: os.environ[name] for name in kept if name in os.environ}
+    found |= {"HOME": folder, "OMP_NUM_THREADS": "1"}
+    return found | {
+        "PYTHONUSERBASE": site.getuserbase()
+    }  # packages there, whatever HOME is
+
+
+def started(folder: str, stdin: Any, stdout: Any, *what: str) -> subprocess.Popen[bytes]:
+    """worker.py in a new interpreter, in `folder` and at the head of its own group."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "tinyrl.course.worker", *what],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        cwd=folder,
+        env=environment(folder),
+        start_new_session=True,
+    )
+
+
 class Process:
     """One worker process, warming up as soon as it is made; raises `NoProcess`."""
 
@@ -82,23 +106,10 @@ class Process:
             raise NoProcess(f"no process could be started for answers: {error}") from error
         self.ready = False
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        kept = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL")
-        environment = {name: os.environ[name] for name in kept if name in os.environ}
-        environment |= {"HOME": self.folder.name, "OMP_NUM_THREADS": "1"}
-        environment["PYTHONUSERBASE"] = (
-            site.getuserbase()
-        )  # packages there, whatever HOME is
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "tinyrl.course.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd=self.folder.name,
-            env=environment,
-            start_new_session=True,
-        )
+    def _start(self) -> Any:
+        """A `Popen`, or what has the same pipes, `pid`, `kill` and `wait`."""
+        pipe = subprocess.PIPE
+        return started(self.folder.name, pipe, pipe)
 
     def ask(self, request: dict[str, Any], seconds: float) -> tuple[dict[str, Any], int]:
         """The reply, and the last position announced on the way; raises `Ended`."""
