@@ -164,20 +164,24 @@ class MoE(nn.Module):
         return torch.softmax(logits, -1).gather(-1, chosen)
 
 
-class _Unset(nn.Linear):
+class _Matrix(nn.Linear):
     def reset_parameters(self) -> None:
         """Draw nothing: torch would from its global generator."""
 
 
+class _Table(nn.Embedding):
+    def reset_parameters(self) -> None:
+        """Draw nothing, as above. (`skip_init` would import 800 modules, for a second.)"""
+
+
 def linear(inputs: int, outputs: int) -> nn.Linear:
-    """A matrix without values yet. (`skip_init` imports 800 modules, for a second.)"""
-    return _Unset(inputs, outputs, bias=False)
+    """A matrix without values yet."""
+    return _Matrix(inputs, outputs, bias=False)
 
 
 def embedding(size: int, width: int) -> nn.Embedding:
     """A table without values yet."""
-    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(size, width), freeze=False)
-    return made
+    return _Table(size, width)
 
 
 def check_routes(routes: Routes, wanted: tuple[int, ...], experts: int, since: int) -> None:
