@@ -564,8 +564,6 @@ panel([model, newer], task)
 #   [English](https://github.com/zhaochenyang20/Awesome-ML-SYS-Tutorial/blob/main/rlhf/slime/mismatch/blog-en.md)
 # - The engines' own documentation: [vLLM](https://docs.vllm.ai/),
 #   [SGLang](https://docs.sglang.ai/)
-#
-# Next: [01, two policies](01_two_policies.ipynb).
 
 # %% [markdown]
 # ## 中文小结

@@ -182,7 +182,8 @@ def trained(task, start, steps, offset, desc, **mixer):
 
 
 def measured(policy, task, p_slip):
-    # Wrong totals after gold, wrong last totals in use, local errors.
+    # Wrong totals after gold, wrong last totals in use, local errors
+    # after a total: the first one reads none.
     g, n = noise(2), task.n
     asked = task.prompts(1024, g)
     right = task.answer(asked)
@@ -192,7 +193,7 @@ def measured(policy, task, p_slip):
     sides = use.said, task.expert(asked, use.read), task.off_road(use.read)
     last = (use.said != right)[:, n - 1].double().mean().item()
     return use, gold.double().mean().item(), last, *local_errors(
-        *(x[:, :n] for x in sides))
+        *(x[:, 1:n] for x in sides))
 
 
 road = EvenRoad()
@@ -205,12 +206,12 @@ odd = odd[odd >= road.tokenizer.digit_0]
 even = (odd % 2 == 0).double().mean()  # digit d has id 6 + d
 print(f"of the totals said from an odd one, {even:.0%} are even again")
 reveal("02.ditch", shares[2 if off > 0.8 else 1 if off > 0.15 else 0])
-what = "errors after wrong totals over after right ones (control: even road)"
+what = "wrong steps, after wrong totals over right ones (control: off over on)"
 claim(what, bias, between=(0.8, 1.25), control=off / on)
 
 # %% [markdown]
-# Where it was taught the model errs in a few steps of a hundred, and with more teaching in
-# fewer; one step beside the road it errs nearly always. It learned no addition, but a table
+# Where it was taught the model errs now and then, and with more teaching less often; one
+# step beside the road it errs nearly always. It learned no addition, but a table
 # of the states it was shown. From an odd total it mostly says something even: it walks back
 # onto the road it knows, at the wrong place. *This* is exposure bias: **the error rate
 # depends on whether the state was in training**, and the training loss cannot see it, since
@@ -271,19 +272,21 @@ harm = 2 if ss_on > 3 * tf_on else 1
 reveal("02.scheduled", fates[0 if ss_off < 0.8 else harm])
 
 # %% [markdown]
-# Columns: wrong steps after gold prefixes; wrong last totals in use; wrong steps in use,
-# on the road and off it. More of the same teaching makes the model better where it was good
-# and does nothing off the road. DAgger repairs it. Scheduled sampling repairs nothing, and
-# makes mistakes where there were none. (One run each: `make science` repeats this notebook
-# on five seeds.)
+# Columns: wrong steps after gold prefixes; wrong last totals in use; wrong steps in use
+# that start on the road, and off it. More of the same teaching makes the model better where
+# it was good and does nothing off the road. DAgger repairs it. Scheduled sampling repairs
+# nothing, and makes mistakes where there were none. (One run each: `make science` repeats
+# this notebook on five seeds.)
 #
-# Mind the second column. The fair comparison is with *teacher forcing*, which had the same
-# further steps (against the start both are better), and there DAgger does *not* lower the
-# share of wrong last totals, it raises it: a slip has moved the total, and whoever goes on
-# rightly from there ends wrong, as the law of equal steps says, while a wild guess is right
-# now and then. **A score against the right answer cannot see this repair**; a local one can.
-# (If answers could be mended, say by the expert starting over, the score would see it, too.
-# Which of the two you want is a choice of expert.)
+# Mind the second column, and what is compared with what. Against the *start*, DAgger may
+# have fewer wrong last totals, but so has teaching on. The fair comparison is with *teacher
+# forcing*, which had as many further steps, and there DAgger does *not* lower their share,
+# it raises it: a slip has moved the total, and whoever goes on rightly from there ends
+# wrong, as the law of equal steps says, while a wild guess is right now and then. **A score
+# against the right answer cannot see this repair**; a local one can. (If answers could be
+# mended, say by the expert starting over, the score would see it, too. Which of the two you
+# want is a choice of expert.) The claim below allows DAgger a fifth of wrong steps off the
+# road: what a learner errs to whom one of the five odd totals is strange.
 
 # %%
 what = "wrong steps off the road after DAgger (control: teacher forcing)"
@@ -347,18 +350,20 @@ print(f"teacher forcing, slips of 0.1: {last:.0%} of last totals wrong, and "
 # %% [markdown]
 # A negative result, kept: without a shift DAgger is no better than teaching on, as far as
 # one run each can show, and scheduled sampling is worse again. (Without slips it feeds only
-# the model's own mistakes; those are enough.) Where *on* and *off* differ here, they do so
-# in models that are not done learning: what is hard goes wrong together, and more of the same
-# teaching lowers both, which on the even road it did not. **Hard is not unseen.**
+# the model's own mistakes; those are enough.) No row is nearly always wrong *off* while it
+# is nearly always right *on*, as on the even road, not even with slips. A model that is not
+# done learning may find one of the two harder, but then more of the same teaching lowers
+# it, which on the even road it did not. **Hard is not unseen.**
 #
 # ## The panel
 #
-# The even road and the three ways on. Try *start off the road*, then pull *own prefix* from
-# 1 towards 0: the gold token is put back more and more often, and the left curve stops
-# rising (what stays are the slips of the place before), though the model is as blind as
-# ever. Change the model to *DAgger*: now it *follows* the dashed line. And note where the
-# teacher-forced model is *below* it: off the road it guesses something even, which is now
-# and then the right total by luck.
+# The even road and the three ways on. Pull *own prefix* from 1 to 0: the gold token is put
+# back more and more often, and the left curve stops rising (what stays are the slips of the
+# place before), though on the right the model is as blind as ever. Tick *start off the
+# road*: the curve begins high; with *own prefix* 1 it stays there, with 0 it falls back at
+# once. Put *own prefix* back to 1 and compare the left curve with the dashed one, model by
+# model: *DAgger* follows it; the teacher-forced model lies *below*, since off the road it
+# guesses something even, which is now and then the right total by luck.
 
 # %% tags=["anchor:panel"]
 RoadPanel({name: policies[name] for name in arms}, road, slip=0.1)
@@ -428,9 +433,9 @@ claim(what, min(k3["INT4"], int4_k3), at_least=1e-5,
       control=max(k3["same"], same_k3))
 
 # %% [markdown]
-# **Curing exposure bias does not remove the RL mismatch.** DAgger teaches what to do in a
+# **Repairing exposure bias does not remove the RL mismatch.** DAgger teaches what to do in a
 # state; nothing in it makes two engines round alike, or apply one template, temperature or
-# version of the weights. Every model has a K3 of its own, and the cured one may have a
+# version of the weights. Every model has a K3 of its own, and the repaired one may have a
 # smaller or a larger one than its teacher-forced sister, by decades, from seed to seed. It
 # is never zero; with one engine on both sides it is.
 #
@@ -458,8 +463,8 @@ def assistant_only(progress, first, rest):
 
 
 talker, g = GPT(GPTConfig(), noise(12)), noise(13)
-how = dict(generator=g, steps=200, batch=64, lr=6e-3, mix=assistant_only)
-for _ in tqdm(sft(talker, chat, **how), total=200, desc="chat", leave=False):
+how = dict(generator=g, steps=150, batch=64, lr=6e-3, mix=assistant_only)
+for _ in tqdm(sft(talker, chat, **how), total=150, desc="chat", leave=False):
     pass
 asked = chat.prompts(512, noise(14))
 right, read, said, served = chat.answer(asked), [], [], []
@@ -499,11 +504,12 @@ for name, prompt in rebuilt.items():
             logp = score(talker, prompt(k), b.response, exact).logp
         sizes[name].append((logp - b.logp_rollout)[:, 0].abs().mean().item())
     print(f"{name:21}" + "".join(f"{x:9.4f}" for x in sizes[name]))
-    shown = [max(x, 1e-4) for x in sizes[name]]
-    colour = colours[len(sizes) - 1]
-    ax.semilogy(range(1, K + 1), shown, "o-", color=colour, label=name)
+    i = len(sizes) - 1  # thinner and thinner: what lies below shows
+    form = dict(ms=12 - 2 * i, lw=4 - 0.7 * i, color=colours[i], label=name)
+    ax.plot(range(1, K + 1), sizes[name], "o-", **form)
+ax.set_yscale("symlog", linthresh=1e-3)
 ax.set_xticks(range(1, K + 1))
-style.label(ax, "Mean |delta| of the total (floor: 1e-4)", "turn", "nats")
+style.label(ax, "Mean |delta| of the total", "turn", "nats, from 0")
 fig.legend(loc="outside right center")
 plt.show()
 worst = sizes["right totals put in"]
@@ -522,8 +528,8 @@ reveal("02.history", histories[1 if tops == 0 else 2 if tops == K - 1 else 0])
 # it is the newest as well) costs little *here*, where old turns hold nothing that is needed.
 #
 # In a real stack a history changes without anybody meaning it: thinking is stripped from
-# earlier turns, tool calls are rendered again by the template, text is decoded and
-# tokenised anew (trl#5224, verl#3960), old turns are cut to fit. The cure is dull: **store
+# earlier turns, tool calls are cleared (verl#3960) or rendered again by the template, text
+# is decoded and tokenised anew (trl#5224), old turns are cut to fit. The cure is dull: **store
 # the ids that were served, and train on exactly those.** Lesson 05 has the templates.
 #
 # ## Check yourself
@@ -585,5 +591,5 @@ reveal("02.history", histories[1 if tops == 0 else 2 if tops == K - 1 else 0])
 # 6. 计划采样读自己的前文，却仍要求标准答案的 token，目标与输入矛盾；路外没修好，路上反而变差。
 # 7. DAgger 让专家针对模型走到的状态作答，路外修好了；但以标准答案计分看不到这种修复。
 # 8. 没有偏移的普通任务上，DAgger 没有好处，计划采样仍然有害：先测量，再修理。
-# 9. 曝光偏差问的是遇到哪些状态，logprob 失配问的是同一状态下两个引擎的概率；治好前者，后者并不会消失。
+# 9. 曝光偏差问的是遇到哪些状态，logprob 失配问的是同一状态下两个引擎的概率；修好前者，后者并不会消失。
 # 10. 多轮对话里历史若被改写、删减或重新分词，从分歧处起 delta 就不为零：保存实际服务时的 id，并用它们训练。

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from asking import Answer
+from tinyrl.course import complaints
 from tinyrl.course.exercises import find
 from tinyrl.course.judging import Known, walk
 
@@ -72,3 +73,25 @@ def test_a_number_where_training_needs_a_tensor() -> None:
         assert (named.mistake, named.stage) == ("plain_zero", "gradient")
         said = walk(Known(unnamed, 0), answer, own=True).text.en
         assert "`loss` is a plain number here" in said
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_booleans_and_ids_are_shown_as_such(large: bool) -> None:
+    """An answer that is neither is shown as it is."""
+    exercise = replace(find("hazard"), returns=("x",))
+    case = exercise.inputs(0)[0]
+    size = 40 if large else 3
+
+    def told(mine: float, theirs: float, **kinds: tuple[str, ...]) -> list[str]:
+        ones = np.ones(size)
+        told = replace(exercise, **kinds)  # type: ignore[arg-type]
+        rows = complaints.compared(told, case, "x", mine * ones, theirs * ones, 0 * ones)
+        values = (value for _, value in rows[-2:])
+        return [value if large else value.split(",")[0].strip("[] ") for value in values]
+
+    assert told(0, 1, boolean=("x",)) == ["False", "True"]
+    assert told(0.5, 1, boolean=("x",)) == ["0.5", "True"]
+    assert told(7, 12, whole=("x",)) == ["7", "12"]
+    assert told(7.5, 12, whole=("x",)) == ["7.5", "12"]
+    assert told(np.nan, 12, whole=("x",)) == ["nan", "12"]
+    assert told(0, 1) == (["0", "1"] if large else ["0.", "1."])

@@ -99,24 +99,6 @@ def test_the_same_generator_gives_the_same_drive_and_no_other_is_used() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_bad_drives_are_named() -> None:
-    prompts = TASK.prompts(2, rng())
-    for own in (-0.1, 1.5, math.nan):
-        with pytest.raises(ValueError, match=f"own is {own}: it must be"):
-            drive(MODEL, TASK, prompts, rng(), own=own)
-    with pytest.raises(ValueError, match="guide is 'teacher': it is 'gold' or 'expert'"):
-        drive(MODEL, TASK, prompts, rng(), guide="teacher")  # type: ignore[arg-type]
-    for name in ("own", "p_slip", "after"):
-        with pytest.raises(ValueError, match=f"{name} is 2: it must be between 0 and 1"):
-            own_prefixes(MODEL, TASK, rng(), guide="gold", **{name: 2})  # type: ignore[arg-type]
-    for bad in (torch.zeros(2, 12, dtype=torch.bool), torch.zeros(2, 13)):
-        with pytest.raises(ValueError, match=r"slips must be bool \[2, 13\], not torch"):
-            drive(MODEL, TASK, prompts, rng(), slips=bad)
-    prompts[1, 0] = 0
-    with pytest.raises(ValueError, match=r"prompts\[1\] is not a prompt of CumSum"):
-        drive(MODEL, TASK, prompts, rng())
-
-
 # ---- laws
 
 
@@ -205,6 +187,19 @@ def test_what_a_mixer_reads_and_asks_is_what_the_loss_is_of() -> None:
     assert loss == pytest.approx(-theirs.mean().item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 5])
+def test_the_larger_half_of_an_odd_batch_is_driven(batch: int) -> None:
+    task, model = EvenRoad(), GPT(GPTConfig(), rng())
+    mix = own_prefixes(model, task, rng(1), guide="expert", after=0)
+    prompts, gold = task.demonstrations(batch, rng(2))
+    read, asked = mix(0.0, prompts, gold)
+    driven = (read != gold).any(1)  # an untrained model says hardly anything right
+    assert driven.tolist() == [2 * row < batch for row in range(batch)]
+    assert torch.equal(asked, task.expert(prompts, read))
+    (loss,) = sft(model, task, generator=rng(3), steps=1, batch=batch, mix=mix)
+    assert math.isfinite(loss)
+
+
 @pytest.mark.parametrize("guide", ["gold", "expert"])
 def test_half_of_a_batch_is_driven_and_asked_as_the_guide_says(
     guide: exposure.Guide,
@@ -288,7 +283,7 @@ def test_dagger_repairs_and_scheduled_sampling_harms(seed: int) -> None:
     assert off > 0.9
     on_dagger, off_dagger = off_road_errors("expert", seed)
     assert on_dagger < 0.02
-    assert off_dagger < 0.5
+    assert off_dagger < 1 / 5, "as of a learner to whom one of five odd totals is strange"
     on_whole, off_whole = off_road_errors("gold", seed)
     assert on_whole > 3 * on
     assert off_whole > 0.9

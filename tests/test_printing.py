@@ -108,7 +108,7 @@ def test_lab_check_cuts_nothing_off_and_reads_no_markup(
     path.write_text(doctor.notebooks.dumps(nb), "utf-8")
     said = {"en": "it_is_" * 20 + "[/red]", "zh": "你的函数返回了错误的结果" * 12}[language]
     made = Marks((Mark("t", "length_normalised_delta", 0.0, 2.0, said), *marks()), {})
-    monkeypatch.setattr(labcheck, "grade", lambda *_: made)
+    monkeypatch.setattr(grading, "grade", lambda *_: made)
     monkeypatch.setenv("COLUMNS", str(width))
     assert labcheck.run(path) == labcheck.LESS
     out = capsys.readouterr().out

@@ -16,7 +16,8 @@ from .tasks import Task
 
 Mixer = Callable[[float, Tensor, Tensor], tuple[Tensor, Tensor]]
 """(progress 0 .. 1, prompts [B, P], demonstrated responses [B, T]) -> the tokens that the
-model reads and those that it is asked for, both [B, T]; -100 asks for none."""
+model reads and those that it is asked for, both [B, S], where S may be another length than
+T, as of a text that was tokenised anew; -100 asks for none."""
 
 
 def sft(
@@ -34,14 +35,19 @@ def sft(
 
     The demonstrations are sloppy on purpose: the skill is there afterwards, and RL has
     something left to do. `balance` times `balance_loss` is added for a mixture of experts.
-    Teacher forcing reads what it is asked for; `mix` may put other tokens there.
+    Teacher forcing reads what it is asked for; `mix` may put other tokens there. A
+    `ValueError` names what is wrong with these: shape, an id outside the vocabulary, or
+    nothing asked for at all, whose mean loss would be NaN.
     """
     optimizer = torch.optim.Adam(model.parameters(), lr, (0.9, 0.99), fused=True)
     for step in range(steps):
         warm = min(1, (step + 1) / 10)
         optimizer.param_groups[0]["lr"] = lr * warm * (1 - step / steps)
         prompts, responses = task.demonstrations(batch, generator)
-        read, asked = mix(step / steps, prompts, responses) if mix else (responses,) * 2
+        read, asked = responses, responses
+        if mix:
+            read, asked = mix(step / steps, prompts, responses)
+            _check_mixed(step, responses, model.config.vocab_size, read, asked)
         logits, routes = response_pass(model, prompts, read, Stack())
         loss = F.cross_entropy(logits.flatten(0, 1), asked.flatten())
         optimizer.zero_grad()
@@ -49,6 +55,23 @@ def sft(
         total.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         yield loss.item()
+
+
+def _check_mixed(step: int, gold: Tensor, V: int, read: Tensor, asked: Tensor) -> None:
+    """What a mixer made of `gold [B, T]`: both [B, S], ids or, asked for, -100."""
+    wide = read.dim() == 2 and len(read) == len(gold) and read.shape[1] > 0
+    shape = list(read.shape) if wide else f"[{len(gold)}, S] with S > 0"
+    for name, x in (("read", read), ("asked", asked)):
+        where = f"mix, step {step}: {name}"
+        if not wide or x.shape != read.shape or x.dtype != gold.dtype:
+            found = f"{x.dtype} {list(x.shape)}"
+            raise ValueError(f"{where} must be {gold.dtype} {shape}, not {found}")
+        none = (x == -100) & (name == "asked")
+        for row in (~none & ((x < 0) | (x >= V))).any(1).nonzero().flatten().tolist():
+            ids = x[row].tolist()
+            raise ValueError(f"{where}[{row}] has an id outside 0..{V - 1}: {ids}")
+    if (asked == -100).all():
+        raise ValueError(f"mix, step {step}: asked is -100 everywhere, so no loss")
 
 
 def router_losses(

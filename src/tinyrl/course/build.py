@@ -93,6 +93,34 @@ def _digest(nb: NotebookNode) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def with_neighbours(lessons: dict[str, NotebookNode]) -> dict[str, NotebookNode]:
+    """The notebooks by name, numbered ones with links to those before and after at the end.
+
+    A notebook is called as its first heading says.
+    """
+    numbered = sorted(name for name in lessons if name[:2].isdigit())
+    links = {
+        name: f"[{name[:2]}, {_heading(lessons[name], name[3:])}]({name}.ipynb)"
+        for name in numbered
+    }
+    linked = dict(lessons)
+    for i, name in enumerate(numbered):
+        ways = [f"Before: {links[n]}" for n in numbered[max(i - 1, 0) : i]]
+        ways += [f"Next: {links[n]}" for n in numbered[i + 1 : i + 2]]
+        if ways:
+            nb = notebooks.copy(lessons[name])
+            cell = nbformat.v4.new_markdown_cell(" \u00b7 ".join(ways))  # type: ignore[no-untyped-call]
+            nb.cells.append(cell)
+            linked[name] = canonical(nb, name)
+    return linked
+
+
+def _heading(nb: NotebookNode, default: str) -> str:
+    texts = (cell.source for cell in nb.cells if cell.cell_type == "markdown")
+    lines = (line for text in texts for line in text.splitlines())
+    return next((line[2:] for line in lines if line.startswith("# ")), default)
+
+
 def dumps(nb: NotebookNode) -> str:
     """The notebook file's text; `BuildError` for a notebook that Jupyter would refuse."""
     try:
@@ -104,9 +132,12 @@ def dumps(nb: NotebookNode) -> str:
 
 def build(root: Path) -> dict[Path, str]:
     """Every generated file under `root`: relative path to text. Writes nothing."""
+    lessons = {
+        source.stem: parse(source) for source in sorted((root / "notebooks").glob("*.py"))
+    }
     made = {
-        Path("notebooks", f"{source.stem}.ipynb"): dumps(stamped(parse(source)))
-        for source in sorted((root / "notebooks").glob("*.py"))
+        Path("notebooks", f"{name}.ipynb"): dumps(stamped(nb))
+        for name, nb in with_neighbours(lessons).items()
     }
     solutions = {
         source.stem: dumps(parse(source))

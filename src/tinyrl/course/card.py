@@ -60,7 +60,7 @@ class Card:
             parts.append(f'<pre style="margin:4px 0">{escape(self.code)}</pre>')
         if self.foot:
             parts.append(f'<div style="opacity:.65">{_e(self.foot)}</div>')
-        frame = f"border-left:3px solid {colour};padding:2px 10px;max-width:46em"
+        frame = f"border-left:3px solid {colour};padding:2px 10px;max-width:62em"
         return f'<div style="{frame}">{"".join(parts)}</div>'
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -272,16 +274,26 @@ def compared(
     several = len(exercise.returns) > 1
     yours = Words(en=f"your {name}", zh=f"你的 {name}") if several else YOURS
     rows = inputs(exercise, case)
+    written = [_typed(exercise, name, x) for x in (mine, theirs)]
     if theirs.size <= SMALL:
-        return (*rows, (yours, shown(mine)), (EXPECTED, shown(theirs)))
+        both = [shown(x) for x in written]
+        return (*rows, (yours, both[0]), (EXPECTED, both[1]))
     wrong = np.argwhere(~(np.abs(mine - theirs) <= tolerance))
     at = tuple(int(i) for i in wrong[0])
     text = f"[{', '.join(map(str, at))}]  ({len(wrong)} / {theirs.size})"
-    here = (DIFFERENCE, text), (yours, f"{mine[at]:.7g}"), (EXPECTED, f"{theirs[at]:.7g}")
-    return (*rows, *here)
+    one, other = (f"{x[at]:.7g}" if x.dtype.kind == "f" else str(x[at]) for x in written)
+    return (*rows, (DIFFERENCE, text), (yours, one), (EXPECTED, other))
 
 
-def shown(value: Argument | Array) -> str:
+def _typed(exercise: Exercise, name: str, x: Array) -> NDArray[Any]:
+    """Float64 values as what the exercise returns: booleans, ids; or as they are."""
+    if name in exercise.boolean and np.isin(x, (0, 1)).all():
+        return x.astype(bool)
+    whole = name in exercise.whole and np.isfinite(x).all() and (x == np.round(x)).all()
+    return x.astype(np.int64) if whole else x
+
+
+def shown(value: Argument | NDArray[Any]) -> str:
     """Numbers as a person writes them; large arrays by their shape."""
     if isinstance(value, torch.Tensor):
         value = value.detach().numpy()

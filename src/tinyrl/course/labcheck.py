@@ -7,16 +7,18 @@ graded: what only works because of the order in which cells were run by hand fai
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 
 from tinyrl.course import doctor, labs, notebooks
-from tinyrl.course.grading import Mark, grade
 from tinyrl.course.labs import NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
 from tinyrl.course.printing import console, plain
-from tinyrl.course.remote import NoProcess
+
+if TYPE_CHECKING:
+    from tinyrl.course.grading import Mark
 
 FULL, LESS, USAGE = 0, 1, 2
 
@@ -32,6 +34,9 @@ def run(lab: str | Path) -> int:
         out.print(f"[red]✗[/] {escape(plain(error))}", soft_wrap=True)
         return USAGE
     out.print(f"[bold]{escape(plain(path))}[/]", soft_wrap=True)
+    from tinyrl.course.grading import grade  # with torch: a second that no typo waits for
+    from tinyrl.course.remote import NoProcess
+
     try:
         with out.status("running the answers in a fresh process"):
             marks = grade(nb, original, original.notebook)

@@ -21,10 +21,11 @@ ORDER = Words(
     "两侧都选 fixed 形状和 naive 注意力即可完全一致。",
 )
 UNSEEN = Words(
-    "A small delta does not mean here that the data come from this policy: the sides cut "
-    "differently, or the engine reports another distribution than it draws from.",
-    "这里 delta 小并不说明数据出自这个策略：两侧的截断不同，"
-    "或引擎上报的并非它采样所用的分布。",
+    "A small delta does not mean here that the data come from this policy: a tail that "
+    "only one side cuts is never drawn, so no delta shows it, and a raw logprob leaves out "
+    "all that shaped the draw.",
+    "这里 delta 小并不说明数据出自这个策略：只有一侧截掉的尾部从未被抽到，任何 delta 都看不"
+    "见；raw logprob 也不含影响采样的设置。",
 )
 SMALL = 1e-3
 """Up to this K3 a reading calls a mismatch harmless, small or usual."""

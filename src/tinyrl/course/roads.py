@@ -51,11 +51,11 @@ class Roads:
     """What one setting shows. `[n]` float64, of the places of the totals."""
 
     forced: Tensor
-    """Wrong totals behind gold prefixes."""
+    """Wrong totals after gold prefixes."""
     driven: Tensor
     """Wrong totals, driven as set."""
     expected: Tensor
-    """The same of a model that errs alike everywhere, as often as behind gold prefixes."""
+    """The same of a model that errs alike everywhere, as often as after gold prefixes."""
     on: Tensor
     """Wrong steps where the total that was read is one that training shows."""
     off: Tensor
@@ -171,7 +171,7 @@ class RoadFigure:
             left, right = self.figure.subplots(1, 2)
             self.lines = {
                 "expected": _line(left, "expected, if every step errs alike", "--"),
-                "forced": _line(left, "behind gold prefixes", "o-", style.TRAIN),
+                "forced": _line(left, "after gold prefixes", "o-", style.TRAIN),
                 "driven": _line(left, "as driven", "o-", style.ROLLOUT),
                 "off": _line(right, "off the road", "o-", style.BAD),
                 "on": _line(right, "on the road", "o-", style.GOOD),
