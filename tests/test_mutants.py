@@ -74,7 +74,13 @@ SECOND_AXIS_IS_THE_LAST = {
     "return delta.sum(-1) / mask.sum(+1)",
     "places = attention.cumsum(1) - 1",
 }
-PADDING_IS_MASKED_LATER = {"r = torch.where(mask, logp_train - logp_old, 1.0).exp()"}
+PADDING_IS_MASKED_LATER = {
+    "r = torch.where(mask, logp_train - logp_old, 1.0).exp()",
+    "r = torch.where(mask, logp - logp_old.detach(), 1.0).exp()",
+    "r = torch.where(mask, logp - logp_old, 1.0).exp()",
+    "w = torch.where(mask, logp - logp_old, 1.0).exp().clamp(lower, upper)",
+    "own = torch.where(mask, logp, 1.0)",
+}
 ONE_OPERAND_IN_FLOAT64_IS_ENOUGH = {
     "d = logp_train[mask] - logp_rollout[mask].double()",
     "d = logp_train[mask].double() - logp_rollout[mask]",

@@ -91,7 +91,14 @@ class RunsFigure:
             axes[2].set_xticks(range(1, len(COLOURS) + 1))
             for marker, side in (("o", "training stack"), ("^", "rollout stack")):
                 axes[2].plot([], [], marker, ms=5, color=style.QUIET, label=side)
-            axes[2].legend(loc="lower left", fontsize=7.5, handletextpad=0.1)
+            axes[2].legend(  # below: it would hide an arm that ended at 0 or at 1
+                loc="upper center",
+                bbox_to_anchor=(0.4, -0.17),
+                ncols=2,
+                fontsize=7.5,
+                handletextpad=0.1,
+                columnspacing=0.8,
+            )
             self.arms = [_Arm(self.figure, axes, i) for i in range(len(COLOURS))]
             canvas.draw()  # type: ignore[no-untyped-call]
             self.frame = self.renderer.copy_from_bbox(self.figure.bbox)
