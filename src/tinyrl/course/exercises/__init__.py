@@ -5,7 +5,17 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tinyrl.course.exercise import Exercise
-from tinyrl.course.exercises import lab01, lab02, lab03, lab04, lab05, lab06, lab07, lab08
+from tinyrl.course.exercises import (
+    lab01,
+    lab02,
+    lab03,
+    lab04,
+    lab05,
+    lab06,
+    lab07,
+    lab08,
+    lab10,
+)
 
 LABS: dict[str, tuple[Exercise, ...]] = {
     "lab01_two_policies": lab01.EXERCISES,
@@ -16,6 +26,7 @@ LABS: dict[str, tuple[Exercise, ...]] = {
     "lab06_decoding": lab06.EXERCISES,
     "lab07_routers": lab07.EXERCISES,
     "lab08_objectives": lab08.EXERCISES,
+    "lab10_monitoring": lab10.EXERCISES,
 }
 
 
