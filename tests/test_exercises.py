@@ -33,7 +33,7 @@ def test_is_complete(exercise: Exercise) -> None:
     assert stages[0] == "example"
     assert stages == sorted(stages, key=list(STAGES).index)
     assert {"property", "inputs", "numbers"} <= set(stages)
-    assert ("gradient" in stages) == bool(exercise.gradient)
+    assert ("gradient" in stages) == bool(exercise.gradient or exercise.data)
     assert find(exercise.name) is exercise
     assert exercise in LABS[lab_of(exercise.name)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tinyrl.course.exercise import Exercise
-from tinyrl.course.exercises import lab01, lab02, lab03, lab04, lab05, lab06, lab07
+from tinyrl.course.exercises import lab01, lab02, lab03, lab04, lab05, lab06, lab07, lab09
 
 LABS: dict[str, tuple[Exercise, ...]] = {
     "lab01_two_policies": lab01.EXERCISES,
@@ -15,6 +15,7 @@ LABS: dict[str, tuple[Exercise, ...]] = {
     "lab05_templates": lab05.EXERCISES,
     "lab06_decoding": lab06.EXERCISES,
     "lab07_routers": lab07.EXERCISES,
+    "lab09_corrections": lab09.EXERCISES,
 }
 
 
