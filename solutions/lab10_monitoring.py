@@ -159,8 +159,8 @@ _check("two_causes", two_causes, seed=6162)
 #
 # 8 minutes, 3 points.
 
-# %% nbgrader={"grade": false, "grade_id": "weight_ess", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def weight_ess(
+# %% nbgrader={"grade": false, "grade_id": "ess_and_chi2", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def ess_and_chi2(
     logp_train: Tensor, logp_rollout: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Effective sample size (a share) and chi2 of the responses' weights.
@@ -168,26 +168,26 @@ def weight_ess(
     all [B, T]  ->  ess in (0, 1], chi2: scalars []
     """
     ### BEGIN SOLUTION
-    # canary: TINYRL-CANARY-lab10-weight_ess
+    # canary: TINYRL-CANARY-lab10-ess_and_chi2
     Delta = torch.where(mask, logp_train - logp_rollout, 0.0).sum(1)
     w = (Delta - Delta.max()).exp()  # only their proportions matter to ess
     ess = w.mean() ** 2 / (w * w).mean()
     return ess, (2 * Delta).exp().mean() - 1
     ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "weight_ess_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-from tinyrl.course import check as _check; _check("weight_ess", weight_ess)
+# %% nbgrader={"grade": true, "grade_id": "ess_and_chi2_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+from tinyrl.course import check as _check; _check("ess_and_chi2", ess_and_chi2)
 
-# %% nbgrader={"grade": true, "grade_id": "weight_ess_hidden", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "ess_and_chi2_hidden", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # 2 points: on other inputs; when it is graded, on some that are not shown.
 from tinyrl.course import check as _check
 
-_check("weight_ess", weight_ess, seed=1)
+_check("ess_and_chi2", ess_and_chi2, seed=1)
 ### BEGIN HIDDEN TESTS
-# canary: TINYRL-CANARY-lab10-weight_ess-hidden
+# canary: TINYRL-CANARY-lab10-ess_and_chi2-hidden
 from tinyrl.course import check as _check
 
-_check("weight_ess", weight_ess, seed=6221)
+_check("ess_and_chi2", ess_and_chi2, seed=6221)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -23,6 +23,11 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # What every exercise has.
 
 
+def test_no_two_exercises_have_one_name() -> None:
+    names = [exercise.name for lab in LABS.values() for exercise in lab]
+    assert sorted(names) == sorted(set(names)), "`find` would give the last of them"
+
+
 @each
 def test_is_complete(exercise: Exercise) -> None:
     assert len(exercise.mistakes) >= 6
@@ -33,7 +38,7 @@ def test_is_complete(exercise: Exercise) -> None:
     assert stages[0] == "example"
     assert stages == sorted(stages, key=list(STAGES).index)
     assert {"property", "inputs", "numbers"} <= set(stages)
-    assert ("gradient" in stages) == bool(exercise.gradient)
+    assert ("gradient" in stages) == bool(exercise.gradient or exercise.data)
     assert find(exercise.name) is exercise
     assert exercise in LABS[lab_of(exercise.name)]
 

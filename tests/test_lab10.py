@@ -43,8 +43,8 @@ def test_two_causes_do_not_add_up(seed: int) -> None:
 
 @seeds
 def test_weights_by_enumeration_in_plain_python(seed: int) -> None:
-    for p, m, mask in draw("weight_ess", seed):
-        ess, chi2 = find("weight_ess").reference(p, m, mask)
+    for p, m, mask in draw("ess_and_chi2", seed):
+        ess, chi2 = find("ess_and_chi2").reference(p, m, mask)
         sums = [
             math.fsum((a - b)[real].tolist()) for a, b, real in zip(p, m, mask, strict=True)
         ]
@@ -58,11 +58,11 @@ def test_weights_by_enumeration_in_plain_python(seed: int) -> None:
 
 @seeds
 def test_far_weights_are_0_to_a_computer(seed: int) -> None:
-    (far,) = (c.args for c in find("weight_ess").inputs(seed) if c.stage == "numbers")
+    (far,) = (c.args for c in find("ess_and_chi2").inputs(seed) if c.stage == "numbers")
     p, m, mask = (torch.as_tensor(x) for x in far)
     Delta = torch.where(mask, p - m, 0.0).double().sum(1)
     assert (Delta.exp() == 0).all()
-    ess, chi2 = find("weight_ess").reference(p.double(), m.double(), mask)
+    ess, chi2 = find("ess_and_chi2").reference(p.double(), m.double(), mask)
     assert 0 < ess <= 1
     assert chi2 == -1
 
@@ -90,7 +90,7 @@ def test_dropped_is_what_a_correction_s_mask_lacks(seed: int) -> None:
 
 
 def test_a_mask_of_the_library_writes_exact_zeros() -> None:
-    p, m, mask = (torch.as_tensor(x) for x in find("weight_ess").inputs(0)[2].args)
+    p, m, mask = (torch.as_tensor(x) for x in find("ess_and_chi2").inputs(0)[2].args)
     weight, kept = Correction("token", "mask", 0.8, 1.25).apply(p, m, mask)
     shares = find("dropped_shares").reference(weight * kept, mask)
     close(shares[0], (~kept & mask).sum() / mask.sum())
@@ -181,7 +181,7 @@ def test_borders_are_examined(seed: int) -> None:
     assert (torch.as_tensor(values) == low).any()
     nans = [c.args[0] for c in find("alarm_on").inputs(seed) if c.stage == "numbers"]
     assert all(torch.as_tensor(x).isnan().any() for x in nans)
-    for name in ("delta_quantile", "two_causes", "weight_ess", "bootstrap_interval"):
+    for name in ("delta_quantile", "two_causes", "ess_and_chi2", "bootstrap_interval"):
         padded = [c.args for c in find(name).inputs(seed) if c.stage == "padding"]
         at = find(name).arguments.index("mask")
         for args in padded:

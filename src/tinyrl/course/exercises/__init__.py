@@ -14,6 +14,7 @@ from tinyrl.course.exercises import (
     lab06,
     lab07,
     lab08,
+    lab09,
     lab10,
 )
 
@@ -26,6 +27,7 @@ LABS: dict[str, tuple[Exercise, ...]] = {
     "lab06_decoding": lab06.EXERCISES,
     "lab07_routers": lab07.EXERCISES,
     "lab08_objectives": lab08.EXERCISES,
+    "lab09_corrections": lab09.EXERCISES,
     "lab10_monitoring": lab10.EXERCISES,
 }
 

@@ -5,16 +5,16 @@ from tinyrl.course.exercises.lab10 import (
     bootstrap_interval,
     delta_quantile,
     dropped_shares,
+    ess_and_chi2,
     reward_correlation,
     top_k_drift,
     two_causes,
-    weight_ess,
 )
 
 EXERCISES = (
     delta_quantile.EXERCISE,
     two_causes.EXERCISE,
-    weight_ess.EXERCISE,
+    ess_and_chi2.EXERCISE,
     reward_correlation.EXERCISE,
     dropped_shares.EXERCISE,
     top_k_drift.EXERCISE,

@@ -222,7 +222,7 @@ def cases(generator: Generator) -> list[Case]:
 
 
 EXERCISE = Exercise(
-    name="weight_ess",
+    name="ess_and_chi2",
     title=Words(en="Effective sample size and chi2", zh="有效样本量与 chi2"),
     reference=reference,
     returns=("ess", "chi2"),

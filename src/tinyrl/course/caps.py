@@ -1,0 +1,255 @@
+"""The cap panel: what a bound on importance weights costs in bias and saves in noise.
+
+A tiny world is added up whole (`enumerated`), so nothing in the picture is a matter of
+luck. Left, bias, noise and error of the corrected gradient against the bound; right, the
+effective sample size and the share of tokens that is kept. Only core ipywidgets are used;
+the picture of the first setting is left in the notebook for readers who have no kernel.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, get_args
+
+import ipywidgets as widgets  # type: ignore[import-untyped]
+import matplotlib
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ..correction import Correction, Operation
+from ..objectives import Level
+from . import style
+from .enumerated import Moments, World, world
+from .figure import encode
+from .panels import rooted, show_with_static
+from .readout import error_box
+from .words import Words
+
+SIZE, DPI = (8.7, 3.7), 130
+CAPS = (
+    *(1.001, 1.002, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0),
+    *(5.0, 10.0, 20.0, 50.0, 100.0, math.inf),
+)
+"""Upper bounds of the slider; the last is none."""
+FAR = 200.0
+"""Where no bound at all is drawn."""
+LEVEL, OPERATION = Words("level", "层级"), Words("operation", "操作")
+CAP, LOWER = Words("bound C", "上界 C"), Words("1/C below", "下界 1/C")
+GAP, LENGTH = Words("mismatch", "失配"), Words("tokens T", "长度 T")
+RESPONSES = Words("responses", "回答数")
+OPERATIONS: dict[Operation, Words] = {
+    "truncate": Words("truncate", "截断"),
+    "mask": Words("mask", "屏蔽"),
+}
+UNBOUNDED = Words("none", "无")
+LEVELS: dict[Level, Words] = {
+    "token": Words("token", "token"),
+    "sequence": Words("sequence (product)", "序列（连乘）"),
+    "geometric": Words("geometric", "几何平均"),
+}
+TOLD = Words(
+    "bias {:.3f}, noise of {} responses {:.3f}, error {:.3f} (all weights 1: {:.3f}); "
+    "ESS {:.1%}, kept {:.1%}, mean weight {:.3f}",
+    "偏差 {:.3f}，{} 条回答的噪声 {:.3f}，总误差 {:.3f}（权重全为 1 时：{:.3f}）；"
+    "ESS {:.1%}，保留 {:.1%}，平均权重 {:.3f}",
+)
+
+
+def bounded(
+    level: Level, operation: Operation, cap: float, both: bool = False
+) -> Correction:
+    """Weights bounded by `cap` and, with `both`, by 1 / cap; inf is no bound."""
+    lower = 1 / cap if both and cap < math.inf else None
+    return Correction(level, operation, lower, cap)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What one setting shows: each bound's moments, and those where all weights are 1."""
+
+    along: tuple[Moments, ...]
+    """Of `CAPS`."""
+    plain: Moments
+    at: int
+    """The bound that is chosen."""
+    responses: int
+
+    def told(self) -> str:
+        """The numbers at the bound, in words."""
+        m, n = self.along[self.at], self.responses
+        return str(TOLD).format(
+            *(m.bias, n, m.noise / math.sqrt(n), m.error(n), self.plain.error(n)),
+            *(m.ess, m.kept, m.mean),
+        )
+
+
+class CapPanel:
+    """Controls for a correction in a tiny world, and a picture of its bias and noise."""
+
+    def __init__(
+        self,
+        *,
+        level: Level = "sequence",
+        operation: Operation = "truncate",
+        cap: float = 2.0,
+        both: bool = False,
+        gap: float = 0.3,
+        length: int = 5,
+        responses: int = 64,
+        seed: int = 0,
+    ) -> None:
+        if cap not in CAPS:
+            raise ValueError(f"cap must be one of {CAPS}, not {cap}")
+        self._seed = seed
+        self.world = lru_cache(maxsize=32)(self._world)
+        self.along = lru_cache(maxsize=64)(self._along)
+        self.level = _menu(LEVEL, {str(LEVELS[x]): x for x in get_args(Level)}, level)
+        self.operation = _menu(
+            OPERATION, {str(said): name for name, said in OPERATIONS.items()}, operation
+        )
+        names = [(str(UNBOUNDED) if c == math.inf else f"{c:g}", c) for c in CAPS]
+        self.cap = widgets.SelectionSlider(
+            options=names, value=cap, description=str(CAP), continuous_update=False
+        )
+        self.both = widgets.Checkbox(both, description=str(LOWER), indent=False)
+        self.gap = widgets.FloatSlider(
+            gap, min=0, max=1, step=0.05, description=str(GAP), continuous_update=False
+        )
+        self.length = widgets.IntSlider(
+            length, min=1, max=7, description=str(LENGTH), continuous_update=False
+        )
+        sizes = sorted({16, 64, 256, 1024, 4096, responses})
+        self.responses = _menu(RESPONSES, {str(n): n for n in sizes}, responses)
+        self.image = widgets.Image(format="png")
+        self.told, self.status, self.error = (widgets.HTML() for _ in range(3))
+        for name in ("image", "status", "error"):
+            getattr(self, name).add_class(f"tinyrl-{name}")
+        self.picture = CapFigure()
+        controls = (
+            *(self.level, self.operation, self.cap, self.both),
+            *(self.gap, self.length, self.responses),
+        )
+        bar = widgets.HBox([*controls, self.status])
+        bar.layout.flex_flow = "row wrap"
+        column = widgets.VBox([bar, self.error, self.image, self.told])
+        self.widget = rooted([column], "tinyrl-caps")
+        for control in controls:
+            control.observe(lambda _: self.refresh(), "value")
+        self._update()  # an error here is the cell's, and raised
+
+    def shown(self) -> Caps:
+        """What the controls say, added up."""
+        gap, length = round(self.gap.value, 6), self.length.value
+        how = self.level.value, self.operation.value, self.both.value
+        plain = self.world(gap, length).moments(Correction())
+        at = CAPS.index(self.cap.value)
+        return Caps(self.along(gap, length, *how), plain, at, self.responses.value)
+
+    def refresh(self) -> None:
+        """Show the present setting; what goes wrong is shown too, not raised."""
+        try:
+            self._update()
+            self.error.value = ""
+            self.widget.remove_class("tinyrl-failed")
+        except Exception as error:  # whatever it is: nobody sees what a callback raises
+            self.error.value, self.told.value = error_box(error), ""
+            self.widget.add_class("tinyrl-failed")
+
+    def _update(self) -> None:
+        begun = time.perf_counter()
+        seen = self.shown()
+        self.image.value, self.told.value = self.picture.png(seen), f"<p>{seen.told()}</p>"
+        self.status.value = f"{1e3 * (time.perf_counter() - begun):.0f} ms"
+
+    def _world(self, gap: float, length: int) -> World:
+        g = torch.Generator().manual_seed(self._seed)
+        return world(g, gap=gap, length=length)
+
+    def _along(
+        self, gap: float, length: int, level: Level, operation: Operation, both: bool
+    ) -> tuple[Moments, ...]:
+        w = self.world(gap, length)
+        return tuple(w.moments(bounded(level, operation, cap, both)) for cap in CAPS)
+
+    def _ipython_display_(self) -> None:
+        text = self.shown().told()
+        show_with_static(self.widget, self.image.value, text, text)
+
+
+class CapFigure:
+    """Two plots, drawn once without their lines: an update moves and draws only these."""
+
+    def __init__(self) -> None:
+        with matplotlib.rc_context(style.RC):
+            self.figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
+            canvas = FigureCanvasAgg(self.figure)
+            self.renderer: RendererAgg = canvas.get_renderer()  # type: ignore[no-untyped-call]
+            self.places = [(c if c < math.inf else FAR) - 1 for c in CAPS]
+            left, right = self.figure.subplots(1, 2)
+            self.lines = {
+                "plain": _line(left, "error, all weights 1", "--"),
+                "noise": _line(left, "noise", "o-", style.ROLLOUT),
+                "bias": _line(left, "bias", "o-", style.BAD),
+                "error": _line(left, "error", "-", style.INK),
+                "ess": _line(right, "effective sample size", "o-", style.DELTA),
+                "kept": _line(right, "tokens kept", "o-", style.GOOD),
+            }
+            self.marks = [axes.axvline(1.0, color=style.QUIET) for axes in (left, right)]
+            style.label(left, "Error of the gradient", "bound C", "in true gradients")
+            style.label(right, "What is left of the batch", "bound C", "share")
+            left.set(yscale="log", ylim=(1e-3, 30))
+            right.set(ylim=(-0.03, 1.05))
+            for axes in (left, right):
+                axes.set_xscale("log")
+                axes.set_xlim(self.places[0] / 1.6, self.places[-1] * 1.6)
+                ticks = {"1.001": 1e-3, "1.01": 1e-2, "1.1": 0.1, "2": 1, "11": 10}
+                ticks |= {"none": FAR - 1}
+                axes.set_xticks([*ticks.values()], [*ticks])
+                axes.minorticks_off()
+            below: Any = {"loc": "outside lower left", "ncols": 4}
+            shown = [x for x in left.get_lines() if x not in self.marks]
+            self.figure.legend(handles=shown, **below)
+            below["loc"] = "outside lower right"
+            shown = [x for x in right.get_lines() if x not in self.marks]
+            self.figure.legend(handles=shown, **below)
+            for line in (*self.lines.values(), *self.marks):
+                line.set_animated(True)  # left out by `draw`
+            canvas.draw()  # type: ignore[no-untyped-call]
+            self.frame = self.renderer.copy_from_bbox(self.figure.bbox)
+
+    def png(self, seen: Caps) -> bytes:
+        """The picture of these bounds."""
+        n = seen.responses
+        curves = {
+            "plain": [seen.plain.error(n)] * len(CAPS),
+            "noise": [m.noise / math.sqrt(n) for m in seen.along],
+            "bias": [m.bias for m in seen.along],
+            "error": [m.error(n) for m in seen.along],
+            "ess": [m.ess for m in seen.along],
+            "kept": [m.kept for m in seen.along],
+        }
+        self.renderer.restore_region(self.frame)  # type: ignore[no-untyped-call]
+        for mark in self.marks:
+            mark.set_xdata([self.places[seen.at]] * 2)
+            mark.draw(self.renderer)
+        for name, line in self.lines.items():
+            line.set_data(self.places, curves[name])
+            line.draw(self.renderer)
+        return encode(self.renderer)
+
+
+def _line(axes: Axes, name: str, form: str, colour: str = style.QUIET) -> Line2D:
+    (line,) = axes.plot([], [], form, ms=4, color=colour, label=name)
+    return line
+
+
+def _menu(name: Words, choices: dict[str, Any], now: Any) -> Any:
+    menu = widgets.Dropdown(options=list(choices.items()), value=now, description=str(name))
+    menu.style.description_width = "auto"
+    return menu

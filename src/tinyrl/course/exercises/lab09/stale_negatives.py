@@ -1,0 +1,283 @@
+"""Off-policy sequence masking: drop bad responses that the policy has left behind."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from tinyrl.course.exercise import Case, Exercise, Mistakes
+from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.words import Words
+
+
+def _behind(logp_new: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
+    """Mean of log mu - log p_new over each response, `[B, 1]`."""
+    d = torch.where(mask, logp_rollout - logp_new, 0.0)
+    return d.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def reference(
+    logp_new: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, delta: float
+) -> Tensor:
+    behind = _behind(logp_new, logp_rollout, mask) > delta
+    return mask & ~((advantages < 0)[:, None] & behind)
+
+
+def _row_by_row(
+    logp_new: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, delta: float
+) -> Tensor:
+    kept = mask.clone()
+    for b, A in enumerate(advantages.tolist()):
+        real = mask[b]
+        if A < 0 and real.any():
+            gap = (logp_rollout[b][real] - logp_new[b][real]).mean()
+            kept[b] = real & ~(gap > delta)
+    return kept
+
+
+def _kept_if(
+    logp_new: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, delta: float
+) -> Tensor:
+    good = advantages.ge(0).unsqueeze(1)
+    near = _behind(logp_new, logp_rollout, mask).le(delta)
+    return mask.logical_and(good.logical_or(near))
+
+
+def _other(behind: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    return mask & ~((A < 0)[:, None] & (behind > delta))
+
+
+def _sum(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    total = torch.where(mask, roll - new, 0.0).sum(1, keepdim=True)
+    return _other(total, A, mask, delta)
+
+
+def _columns(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    mean = torch.where(mask, roll - new, 0.0).mean(1, keepdim=True)
+    return _other(mean, A, mask, delta)
+
+
+def _absolute(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    return _other(_behind(new, roll, mask).abs(), A, mask, delta)
+
+
+def _reversed(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    return _other(-_behind(new, roll, mask), A, mask, delta)
+
+
+def _ratio(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    """exp of the mean against delta."""
+    return _other(_behind(new, roll, mask).exp(), A, mask, delta)
+
+
+def _tokens(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    d = torch.where(mask, roll - new, 0.0)
+    return _other(d, A, mask, delta)
+
+
+def _mean_abs(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
+    d = torch.where(mask, (roll - new).abs(), 0.0)
+    return _other(d.sum(1, keepdim=True) / mask.sum(1, keepdim=True), A, mask, delta)
+
+
+MISTAKES: Mistakes = {
+    "positives": (
+        lambda new, roll, A, mask, delta: reference(new, roll, -A, mask, delta),
+        Words(
+            en="You drop *good* responses. They stay, however far the policy has moved: "
+            "only those with A < 0 can go.",
+            zh="你丢掉了 *好* 回答。策略走得再远它们也要留下，只有 A < 0 的才可能丢掉。",
+        ),
+    ),
+    "both_signs": (
+        lambda new, roll, A, mask, delta: mask & ~(_behind(new, roll, mask) > delta),
+        Words(
+            en="You drop good and bad responses alike. Those with A >= 0 always stay.",
+            zh="你不分好坏都丢。A >= 0 的始终留下。",
+        ),
+    ),
+    "all_negatives": (
+        lambda new, roll, A, mask, delta: mask & (A >= 0)[:, None],
+        Words(
+            en="You drop every bad response. Those that the policy still finds likely "
+            "must be punished: compare with delta.",
+            zh="你把坏回答全丢了。策略仍认为可能的那些要受惩罚：请与 delta 比较。",
+        ),
+    ),
+    "zero_is_negative": (
+        lambda new, roll, A, mask, delta: reference(
+            new, roll, torch.where(A == 0, -1.0, A), mask, delta
+        ),
+        Words(
+            en="A response with advantage 0 was dropped: A < 0 is meant, not A <= 0.",
+            zh="优势为 0 的回答被丢掉了：条件是 A < 0，不是 A <= 0。",
+        ),
+    ),
+    "reversed": (
+        _reversed,
+        Words(
+            en="The difference is turned round. Left behind means that p_new is *smaller* "
+            "than the rollout's probability: log mu - log p_new above delta.",
+            zh="差的方向反了。被甩在后面指 p_new *小于* 采样时的概率：log mu - log p_new "
+            "大于 delta。",
+        ),
+    ),
+    "absolute": (
+        _absolute,
+        Words(
+            en="You take the absolute value of the mean. A bad response that became "
+            "*likelier* is what most needs its push down: it stays.",
+            zh="你对均值取了绝对值。变得 *更可能* 的坏回答最需要压下去，应当留下。",
+        ),
+    ),
+    "mean_of_absolute": (
+        _mean_abs,
+        Words(
+            en="You average |delta|. Ups and downs of tokens cancel here: the mean keeps "
+            "signs.",
+            zh="你对 |delta| 取了平均。这里 token 的涨落应相互抵消，均值要保留符号。",
+        ),
+    ),
+    "sum": (
+        _sum,
+        Words(
+            en="You compare the sum with delta: then every long response goes. Divide by "
+            "its length.",
+            zh="你拿总和与 delta 比较，长回答就都丢了。请除以长度。",
+        ),
+    ),
+    "columns": (
+        _columns,
+        Words(
+            en="You divide by the number of columns: short responses look nearer than "
+            "they are.",
+            zh="你除以了列数，短回答显得比实际更近。",
+        ),
+    ),
+    "ratio": (
+        _ratio,
+        Words(
+            en="You hold a ratio against delta, which is in nats: no exp here.",
+            zh="你拿比值与 delta 比较，而 delta 的单位是 nat：这里不取 exp。",
+        ),
+    ),
+    "by_token": (
+        _tokens,
+        Words(
+            en="You drop tokens one by one. A response goes whole, by its mean.",
+            zh="你逐个丢 token。应按均值整条丢掉。",
+        ),
+    ),
+    "dropped": (
+        lambda new, roll, A, mask, delta: mask & ~reference(new, roll, A, mask, delta),
+        Words(
+            en="These are the tokens that are dropped. True is what stays.",
+            zh="这是被丢掉的 token。为真应表示留下。",
+        ),
+    ),
+    "padding_kept": (
+        lambda new, roll, A, mask, delta: (
+            reference(new, roll, A, mask, delta).any(1, keepdim=True).expand_as(mask)
+        ),
+        Words(
+            en="A kept response takes its padding with it. Keep real tokens only.",
+            zh="留下的回答把 padding 也带上了。只留真实 token。",
+        ),
+    ),
+}
+
+HAND = Words(
+    en="a bad response left behind, a good one left behind, a bad one still likely",
+    zh="被甩在后面的坏回答、被甩在后面的好回答、仍然可能的坏回答",
+)
+SAME = Words(en="the policy has not moved: nothing is dropped", zh="策略没有动：什么也不丢")
+RANDOM = Words(
+    en="bad and good responses, and one of advantage 0, on both sides of delta",
+    zh="好坏回答和一条优势为 0 的，delta 两侧都有",
+)
+
+
+def cases(generator: Generator) -> list[Case]:
+    def drawn(
+        delta: float, padding: batch.Padding = "finite", columns: int = 10
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+        """A response for each way in which a rule can differ, in some order."""
+        kinds = [  # advantage, mean of log mu - log p_new in units of delta, tokens
+            (-1.0, 1.6, 5),  # goes; stays if divided by columns
+            (-1.0, 1.8, 10),  # goes
+            (-1.0, 0.5, 9),  # stays; its sum is above
+            (-1.0, -1.7, 8),  # stays: likelier now
+            (1.0, 1.7, 7),  # stays: good
+            (1.0, -1.6, 8),
+            (0.0, 1.9, 6),  # stays
+            (-1.0, 0.0, 10),  # stays, with large deltas of both signs
+        ]
+        sign, far, n = (torch.tensor(x) for x in zip(*kinds, strict=True))
+        mask = torch.arange(columns) < n[:, None]
+        d = batch.uniform(generator, (8, columns), -0.1, 0.1) * delta * mask
+        d[7, ::2] += 4 * delta
+        d[7, 1::2] -= 4 * delta
+        d[1, 0] -= 0.8 * delta  # one token of it is no farther than allowed
+        far = far * (1 + batch.uniform(generator, (8,), -0.05, 0.05)) * delta
+        d = d - (d.sum(1) / n)[:, None] + far[:, None]
+        new = batch.uniform(generator, (8, columns), -5.0, -3.0)
+        A = sign * batch.uniform(generator, (8,), 0.3, 1.5)
+        order = torch.randperm(8, generator=generator)
+        new, roll, A, mask = (x[order] for x in (new, new + d, A, mask))
+        sides = (batch.garbage(generator, x, mask, padding) for x in (new, roll))
+        return (*sides, A, mask, delta)  # type: ignore[return-value]
+
+    roll = torch.tensor([[-1.0, -2.0], [-1.0, -2.0], [-1.0, -2.0]])
+    new = roll - torch.tensor([[0.5, 0.9], [0.5, 0.9], [0.3, -0.1]])
+    real = torch.ones(3, 2, dtype=torch.bool)
+    A = torch.tensor([-1.0, 1.0, -1.0])
+    same, _, signs, mask, delta = drawn(0.5)
+    same[:, 1] = 0.0
+    new_2, roll_2, A_2, some, far_2 = drawn(0.4)
+    far = torch.zeros(7, 10)
+    far[:4, 0] = 60.0
+    return [
+        Case("example", HAND, (new, roll, A, real, 0.5)),
+        Case("property", SAME, (same, same, signs, mask, delta)),
+        Case("inputs", RANDOM, drawn(0.5)),
+        Case("inputs", RANDOM, drawn(0.2, columns=12)),
+        Case("padding", batch.NAN, drawn(0.5, "nan")),
+        Case("padding", batch.INF, drawn(0.3, "inf")),
+        Case(
+            "numbers",
+            batch.IMPOSSIBLE,
+            (new_2[:7] - far, roll_2[:7] - far.flip(0), A_2[:7], some[:7], far_2),
+        ),
+    ]
+
+
+EXERCISE = Exercise(
+    name="stale_negatives",
+    title=Words(en="Bad responses left behind", zh="被甩在后面的坏回答"),
+    reference=reference,
+    returns=("kept",),
+    cases=cases,
+    mistakes=MISTAKES,
+    alternatives={"row_by_row": _row_by_row, "kept_if": _kept_if},
+    hints=(
+        Words(
+            en="Two conditions must both hold for a response to go: one on its advantage, "
+            "one on how much less likely it has become.",
+            zh="丢掉一条回答要同时满足两个条件：一个关于优势，一个关于它变得不可能了多少。",
+        ),
+        Words(
+            en="The mean over real tokens of logp_rollout - logp_new, above delta; and A "
+            "< 0. Everything else that is real stays.",
+            zh="真实 token 上 logp_rollout - logp_new 的均值大于 delta，且 A < 0。其余真"
+            "实 token 都留下。",
+        ),
+        Words(
+            en="`mask & ~((advantages < 0)[:, None] & (mean > delta))` with `mean [B, 1]`.",
+            zh="即 `mask & ~((advantages < 0)[:, None] & (mean > delta))`，其中 `mean` 的"
+            "形状为 [B, 1]。",
+        ),
+    ),
+    points=(1, 1),
+    minutes=7,
+    boolean=("kept",),
+)

@@ -1,0 +1,109 @@
+"""The cap panel: its numbers by the library alone, its controls, what it leaves."""
+
+from __future__ import annotations
+
+import base64
+import math
+
+import pytest
+import torch
+
+from tinyrl.correction import Correction
+from tinyrl.course import caps as caps_module
+from tinyrl.course import panels as panels_module
+from tinyrl.course.caps import CAPS, CapPanel, bounded
+from tinyrl.course.enumerated import world
+
+
+def made(**start: object) -> CapPanel:
+    return CapPanel(seed=3, **start)  # type: ignore[arg-type]
+
+
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence", "geometric"])
+@pytest.mark.parametrize("operation", ["truncate", "mask"])
+def test_its_numbers_are_those_of_the_world(level: str, operation: str) -> None:
+    seen = made(level=level, operation=operation, cap=1.5, gap=0.25, length=4).shown()
+    w = world(rng(), gap=0.25, length=4)
+    for cap, m in zip(CAPS, seen.along, strict=True):
+        upper = None if cap == math.inf and operation == "mask" else cap
+        if upper is None:
+            everything = torch.ones_like(w.ids, dtype=torch.bool)
+            weight, _ = Correction(level, "truncate", None, math.inf).apply(  # type: ignore[arg-type]
+                w.train, w.rollout, everything
+            )
+            assert m == w.of(weight)
+        else:
+            assert m == w.moments(Correction(level, operation, None, upper))  # type: ignore[arg-type]
+    assert seen.plain == w.moments(Correction())
+    assert CAPS[seen.at] == 1.5
+    m = seen.along[seen.at]
+    assert f"error {m.error(64):.3f}" in seen.told()
+    assert f"ESS {m.ess:.1%}" in seen.told()
+
+
+def test_both_bounds_are_reciprocal() -> None:
+    assert bounded("geometric", "mask", 1.25, True) == Correction(
+        "geometric", "mask", 0.8, 1.25
+    )
+    assert bounded("token", "mask", 1.25).lower is None
+    assert bounded("token", "mask", math.inf, True).lower is None
+
+
+def test_without_a_bound_the_product_has_no_bias_and_each_bound_less_noise() -> None:
+    along = made().shown().along
+    assert along[-1].bias < 1e-12
+    noises = [m.noise for m in along]
+    assert noises[CAPS.index(1.2)] < noises[-1]
+
+
+def test_every_control_changes_the_picture_and_going_back_brings_it_back() -> None:
+    p = made()
+    first, said = p.image.value, p.told.value
+    for control, new in (
+        (p.level, "token"), (p.operation, "mask"), (p.cap, 1.1), (p.gap, 0.5),
+        (p.both, True), (p.length, 3), (p.responses, 4096),
+    ):  # fmt: skip
+        old = control.value
+        control.value = new
+        assert p.image.value != first
+        control.value = old
+        assert p.image.value == first
+        assert p.told.value == said
+
+
+def test_an_error_is_shown_and_the_next_setting_clears_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p = made()
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("no <world>")
+
+    with monkeypatch.context() as m:
+        m.setattr(caps_module, "world", broken)
+        p.gap.value = 0.9
+    assert "no &lt;world&gt;" in p.error.value
+    assert "tinyrl-failed" in p.widget._dom_classes
+    p.gap.value = 0.3
+    assert p.error.value == ""
+    assert "tinyrl-failed" not in p.widget._dom_classes
+
+
+def test_a_bound_that_the_slider_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"cap must be one of .*, not 2\.5"):
+        made(cap=2.5)
+
+
+def test_it_leaves_a_picture_with_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, str]] = []
+    monkeypatch.setattr(panels_module, "display", lambda d, **_: shown.append(d))
+    p = made()
+    p._ipython_display_()
+    static, live = shown
+    assert base64.b64decode(static["image/png"]) == p.image.value
+    assert static["text/plain"] == p.shown().told()
+    assert "application/vnd.jupyter.widget-view+json" in live
