@@ -75,13 +75,14 @@ $(STAMP): pyproject.toml requirements.lock $(if $(wildcard $(PY)),,no-python)
 	@echo "Setting $(VENV) up, only this once: about 1.8 GB, minutes on a slow line."
 	@test -e $@ && test -x $(PY) || $(PYTHON) -m venv --clear $(VENV) || { echo "No" \
 		"$(VENV): is this folder writable? On Debian: apt install python3-venv" >&2; exit 1; }
-	$(PY) -m pip install --disable-pip-version-check -c requirements.lock -e '.[lab,dev]'
+	$(PY) -m pip install --disable-pip-version-check --no-compile \
+		-c requirements.lock -e '.[lab,dev]'
 	@touch $@
 
 .peers/%/installed: peers/%.txt
 	@echo "Setting .peers/$* up, only this once: about 2 GB, minutes on a slow line."
 	$(PYTHON) -m venv --clear .peers/$*
-	.peers/$*/bin/python -m pip install --disable-pip-version-check -q -c peers/$*.txt $*
+	.peers/$*/bin/python -m pip install --disable-pip-version-check -q --no-compile -c peers/$*.txt $*
 	@touch $@
 
 .PHONY: no-python
