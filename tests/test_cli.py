@@ -40,6 +40,12 @@ def test_version_is_the_installed_one() -> None:
     assert done.stdout == f"tinyrl {metadata.version('tinyrl')}\n"
 
 
+def test_the_module_runs_as_the_command_does() -> None:
+    how = [sys.executable, "-m", "tinyrl.cli", "--version"]
+    done = subprocess.run(how, capture_output=True, text=True)
+    assert done.stdout == tinyrl("--version").stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_is_listed_and_explains_itself(command: list[str]) -> None:
     *group, name = command

@@ -22,9 +22,9 @@ from nbgrader.validator import Validator
 
 from tinyrl.course import build, grading, labcheck, labs, notebooks
 from tinyrl.course.exercises import LABS
-from tinyrl.course.grading import Template
 from tinyrl.course.notebooks import grade_id, is_test, role
 from tinyrl.course.remote import Process
+from tinyrl.course.template import FORKS, Template
 
 ROOT = Path(__file__).parents[1]
 NAMES = [lab.name for lab in labs.released()]
@@ -204,7 +204,7 @@ def answered(name: str, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def fork() -> Iterator[Callable[[], Process]]:
     """Processes for answers that need not import torch again, where there can be any."""
-    if not grading.FORKS:
+    if not FORKS:
         yield Process
         return
     made = Template()

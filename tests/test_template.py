@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tinyrl.course import grading, regrade
-from tinyrl.course.grading import Template, TemplateGone
+from tinyrl.course import regrade
 from tinyrl.course.remote import GONE, NoProcess, Notebook, Process
+from tinyrl.course.template import FORKS, Template, TemplateGone, _Forked
 
-pytestmark = pytest.mark.skipif(not grading.FORKS, reason="forks on Linux only")
+pytestmark = pytest.mark.skipif(not FORKS, reason="forks on Linux only")
 
 SEEN = """
 import ctypes, os, sys, tempfile
@@ -139,4 +139,4 @@ def test_an_answer_that_stops_the_template_costs_only_time(
 def test_a_template_that_is_gone_is_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = SimpleNamespace(ask=lambda *_: (_ for _ in ()).throw(TemplateGone("x")))
     with pytest.raises(NoProcess):
-        grading._Forked(gone)  # type: ignore[arg-type]
+        _Forked(gone)  # type: ignore[arg-type]

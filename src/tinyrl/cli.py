@@ -156,3 +156,7 @@ def main() -> None:
             err=True,
         )
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,27 +10,19 @@ import ast
 import builtins
 import contextlib
 import io
-import json
-import os
-import signal
-import socket
-import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from subprocess import DEVNULL
-from typing import Any, BinaryIO
+from typing import Any
 
 from nbformat import NotebookNode
 
-from tinyrl.course import check, complaints, remote
+from tinyrl.course import check, complaints
 from tinyrl.course.labs import Lab
 from tinyrl.course.notebooks import grade_id, is_test
 from tinyrl.course.printing import plain
 from tinyrl.course.remote import Ended, NoProcess, Notebook, Process
 from tinyrl.course.repair import repaired
 
-FORKS = sys.platform == "linux"  # elsewhere what torch is built on may not survive it
 ASKS = "_check"  # the name by which a test cell calls `check`
 
 
@@ -133,74 +125,3 @@ def _one_line(error: BaseException) -> str:
     else:
         said = str(error)
     return plain(said)[:300] or type(error).__name__  # the text may be a student's
-
-
-class TemplateGone(OSError):
-    """The template has ended, or does not answer: nothing comes from it any more."""
-
-
-class Template:
-    """A process that has imported everything. Each call forks one more `Process` from it.
-
-    It runs no student's code (worker.py). The call raises `NoProcess` once it is gone.
-    """
-
-    def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        # a message arrives whole, or not at all
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control.settimeout(remote.START_SECONDS)
-        with theirs:
-            self.popen = remote.started(self.folder.name, theirs, DEVNULL, "template")
-
-    def __call__(self) -> Process:
-        return _Forked(self)
-
-    def ask(self, request: dict[str, Any], *descriptors: int) -> int:
-        """The number with which the template answers; raises `TemplateGone`."""
-        try:
-            socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
-            return int(self.control.recv(16))
-        except (OSError, ValueError) as error:  # nothing, the end, is no number
-            self.popen.kill()  # a student may have stopped it
-            raise TemplateGone(f"the template is gone: {error}") from error
-
-    def end(self) -> None:
-        self.control.close()
-        self.popen.kill()
-        self.popen.wait()
-        self.folder.cleanup()
-
-
-class _Forked(Process):
-    def __init__(self, template: Template) -> None:
-        self.template = template
-        super().__init__()
-
-    def _start(self) -> _Child:
-        return _Child(self.template, self.folder.name)
-
-
-class _Child:
-    """A child of the template, with what `Process` asks of a `Popen`."""
-
-    def __init__(self, template: Template, folder: str) -> None:
-        self.template = template
-        (requests, stdin), (stdout, answers) = os.pipe(), os.pipe()
-        self.stdin: BinaryIO = os.fdopen(stdin, "wb", buffering=0)
-        self.stdout: BinaryIO = os.fdopen(stdout, "rb", buffering=0)
-        try:
-            fork = {"folder": folder, "environment": remote.environment(folder)}
-            self.pid = template.ask(fork, requests, answers)
-        finally:
-            os.close(requests)
-            os.close(answers)
-
-    def kill(self) -> None:
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> None:
-        """Let its parent reap it; until then no other process has its number."""
-        with contextlib.suppress(TemplateGone):
-            self.template.ask({"reap": self.pid})

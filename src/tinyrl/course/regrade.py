@@ -29,11 +29,12 @@ from rich.table import Table
 
 from tinyrl.course import doctor, judging, labs, notebooks, saving
 from tinyrl.course.classroom import CannotRegrade, Course
-from tinyrl.course.grading import FORKS, Mark, Marks, Template, grade
+from tinyrl.course.grading import Mark, Marks, grade
 from tinyrl.course.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
 from tinyrl.course.printing import console, plain
 from tinyrl.course.remote import GONE, NoProcess, Process
+from tinyrl.course.template import FORKS, Template
 
 FOLDER = Path("classroom/regraded")
 # What a lab offers; anything else of tinyrl in an answer is for a person to read.

@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -95,6 +95,19 @@ def started(folder: str, stdin: Any, stdout: Any, *what: str) -> subprocess.Pope
     )
 
 
+class Child(Protocol):
+    """What `Process` asks of its child; a `Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> Any: ...
+    @property
+    def stdout(self) -> Any: ...
+    def kill(self) -> None: ...
+    def wait(self) -> object: ...
+
+
 class Process:
     """One worker process, warming up as soon as it is made; raises `NoProcess`."""
 
@@ -106,8 +119,7 @@ class Process:
             raise NoProcess(f"no process could be started for answers: {error}") from error
         self.ready = False
 
-    def _start(self) -> Any:
-        """A `Popen`, or what has the same pipes, `pid`, `kill` and `wait`."""
+    def _start(self) -> Child:
         pipe = subprocess.PIPE
         return started(self.folder.name, pipe, pipe)
 

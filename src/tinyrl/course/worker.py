@@ -7,7 +7,7 @@ when one kills the process or never ends, the other side knows which, and starts
 process that leaves it out. Nothing in here is to be trusted by the other side (remote.py).
 
 To import torch takes longer than to mark a notebook. So `template` imports everything once
-and forks a process for each notebook (grading.py asks for them); it runs no student's code.
+and forks a process for each notebook, for template.py; it runs no student's code.
 """
 
 from __future__ import annotations
