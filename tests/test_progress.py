@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -191,8 +192,8 @@ def test_progress_lists_every_exercise(capsys: pytest.CaptureFixture[str]) -> No
     assert lines[0] == "· lab01_two_policies: 1 of 11 solved"
     mine = lines[1 : 1 + len(LABS["lab01_two_policies"])]
     told = {line.split()[0]: line.split(maxsplit=1)[1] for line in mine}
-    headings = [line.split()[1].rstrip(":") for line in lines if line.startswith("· lab")]
-    assert headings == list(LABS)
+    rest = " ".join(line.strip() for line in lines[1 + len(mine) : -1])
+    assert rest == "· not begun " + ", ".join(list(LABS)[1:])
     assert list(told) == [exercise.name for exercise in LABS["lab01_two_policies"]]
     assert told["token_delta"] == "solved, checked 2 times"
     assert told["ratio"] == "open, hint 1 seen"
@@ -200,6 +201,39 @@ def test_progress_lists_every_exercise(capsys: pytest.CaptureFixture[str]) -> No
     set_language("zh")
     progress()
     assert "11 题中完成 1 题" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_an_open_question_is_answered_after_a_try(
+    lab: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    solution(lab[:5])
+    assert "Try first" in capsys.readouterr().out
+    remember(Record("wrong", LABS[lab][0].name))
+    solution(lab[:5])
+    out = capsys.readouterr().out
+    assert out.count("1. ") == 1, "the marker's list"
+    assert len(out.split()) > 150
+    assert "canary" not in out.lower()
+    assert "#" not in out
+
+
+def test_the_last_hint_says_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        hint("ratio")
+    assert "solution(" not in capsys.readouterr().out
+    hint("ratio")
+    assert 'solution("ratio") shows one right answer' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ask", [hint, solution])
+def test_a_name_that_is_none_is_said_in_a_line(
+    ask: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask("ppo")
+    assert "did you mean 'ppo_loss'" in capsys.readouterr().out
+    ask("nothing like it")
+    assert "its lab has the names" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

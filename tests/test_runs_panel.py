@@ -48,7 +48,7 @@ def test_it_trains_what_the_library_trains(runs: Runs) -> None:
     p.run()
     first, second = p.arms
     assert first == DEFAULT
-    assert second == f"{DEFAULT}; int4_weights; 4 steps stale"
+    assert second == f"{DEFAULT}; int4_weights; 4 steps stale; old: recomputed"
     assert p.arms[first] == runs["a"]
     assert p.arms[second] == runs["b"]
     assert p.error.value == ""
@@ -184,7 +184,7 @@ def test_others_get_their_turn_and_cancel_stops_between_steps(runs: Runs) -> Non
     (partial,) = p.arms[DEFAULT]
     assert 2 <= len(partial.steps) < 3
     assert partial.steps == runs["a"][0].steps[:2]
-    assert "what was done is kept" in p.status.value
+    assert "run goes on from there" in p.status.value
     assert (p.run_button.disabled, p.cancel_button.disabled) == (False, True)
     assert ">0/1</td>" in p.table.value
     p.run()
@@ -197,7 +197,8 @@ def test_an_error_is_shown_and_leaves_no_arm(runs: Runs) -> None:
     choose(p, anchor="rollout", correction="token, truncated at 2")
     picture = p.image.value
     p.run()
-    assert "would count old/rollout twice" in p.error.value
+    assert "truncating would count it twice" in p.error.value
+    assert "ValueError" not in p.error.value
     assert p.arms == runs
     assert p.image.value == picture
     assert not p.run_button.disabled
@@ -231,6 +232,24 @@ def test_six_arms_are_enough_and_clear_forgets_them(runs: Runs) -> None:
     p.clear()
     assert (p.arms, p.error.value, p.table.value) == ({}, "", "")
     assert p.image.value == made().image.value
+
+
+def test_clear_takes_what_was_added_first(runs: Runs) -> None:
+    p = made(runs=runs, seeds=1)
+    choose(p, objective="gspo")
+    p.run()
+    assert list(p.arms) == ["a", "b", "gspo"]
+    p.clear()
+    assert p.arms == runs
+    p.clear()
+    assert p.arms == {}
+
+
+def test_an_arm_that_is_trained_is_said_to_be(runs: Runs) -> None:
+    p = made(runs=runs)
+    p.run()
+    assert "a is trained on 2 seeds already" in p.status.value
+    assert p.arms == runs
 
 
 def test_two_arms_may_differ_in_what_no_control_shows(runs: Runs) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -30,6 +31,25 @@ from .panels import rooted
 from .readout import error_box
 from .run_plots import COLOURS, RunsFigure
 from .run_table import table, told
+from .run_words import (
+    ANCHOR,
+    ANCHORS,
+    CANCEL,
+    CANCELLED,
+    CLEAR,
+    CLEARS,
+    CORRECTION,
+    DOING,
+    DONE,
+    FULL,
+    NONE,
+    OBJECTIVE,
+    ROLLOUT,
+    RUN,
+    SEEDS,
+    STALE,
+    TWICE,
+)
 from .words import Words
 
 CORRECTIONS = {
@@ -50,20 +70,9 @@ QUICK = Settings(steps=40, recipe=Recipe(groups=8, lr=7e-4))
 """A run of 2.5 seconds on the course's checkpoint, in which staleness of 8 steps hurts."""
 REDRAW = 0.25  # seconds between pictures while it trains
 
-OBJECTIVE, CORRECTION = Words("objective", "目标函数"), Words("correction", "修正")
-ANCHOR, ROLLOUT = Words("old logprobs", "旧 logprob"), Words("rollout stack", "采样侧")
-STALE, SEEDS = Words("stale steps", "陈旧步数"), Words("seeds", "种子数")
-ANCHORS = {
-    "recompute": Words("recomputed", "重算"),
-    "rollout": Words("rollout's", "采样侧的"),
-}
-RUN, CANCEL, CLEAR = Words("run", "运行"), Words("cancel", "停止"), Words("clear", "清空")
-DOING = Words("{}, seed {}: step {} of {}", "{}，种子 {}：第 {} 步，共 {} 步")
-NONE = Words("No run yet: choose, and press run.", "还没有运行：选好后按“运行”。")
-CANCELLED = Words("cancelled; what was done is kept", "已停止，已完成的部分保留")
-FULL = Words(
-    "{} arms are as many as one picture holds: clear first", "最多 {} 组，请先清空"
-)
+
+class Refused(ValueError):
+    """What a learner asked for and cannot have, in the words of the controls."""
 
 
 class RunsPanel:
@@ -84,6 +93,7 @@ class RunsPanel:
     ) -> None:
         self._model, self._task, self._base = deepcopy(model), task, base
         self.arms: Runs = {name: list(arm) for name, arm in (runs or {}).items()}
+        self._first = frozenset(self.arms)
         given = [run for arm in self.arms.values() for run in arm]
         if any(run.start != digest(model) for run in given):
             raise ValueError("runs began with other weights than this model's")
@@ -104,7 +114,8 @@ class RunsPanel:
         self.run_button, self.cancel_button, self.clear_button = (
             widgets.Button(description=str(words)) for words in (RUN, CANCEL, CLEAR)
         )
-        self.bar = widgets.IntProgress(0, 0, 1)
+        self.clear_button.tooltip = str(CLEARS)
+        self.bar = widgets.IntProgress(0, 0, 1, layout={"width": "120px"})
         self.image = widgets.Image(format="png")
         self.status, self.error, self.table = (widgets.HTML() for _ in range(3))
         for name in ("image", "status", "error"):
@@ -119,6 +130,9 @@ class RunsPanel:
     def settings(self) -> Settings:
         """What the controls say; raises `ValueError` for what does not go together."""
         name, base = self.objective.value, self._base
+        correction = self._corrections[self.correction.value]
+        if self.anchor.value == "rollout" and correction.operation == "truncate":
+            raise Refused(str(TWICE))
         needed: dict[
             str, dict[str, float | str]
         ] = {  # CISPO's cap is ScaleRL's, 2510.13786
@@ -130,7 +144,7 @@ class RunsPanel:
             objective=None if name == DEFAULT else name,
             options=base.options if name == base.objective else needed.get(name, {}),
             recipe=replace(base.recipe, std="none") if name == "dr_grpo" else base.recipe,
-            correction=self._corrections[self.correction.value],
+            correction=correction,
             view=replace(base.view, anchor=self.anchor.value),
             rollout_stack=self._stacks[self.rollout.value],
             staleness=self.stale.value,
@@ -158,9 +172,10 @@ class RunsPanel:
         return self._training is not None and not self._training.done()
 
     def clear(self) -> None:
-        """Forget all arms."""
+        """Forget the arms that were added; where there are none, all."""
         if not self.training:
-            self.arms.clear()
+            first = {name: arm for name, arm in self.arms.items() if name in self._first}
+            self.arms = first if len(first) < len(self.arms) else {}
             self.error.value = self.status.value = ""
             self._draw()
 
@@ -170,11 +185,17 @@ class RunsPanel:
         try:
             settings = self.settings()
             arm = self._arm(settings)
+            done = sum(run.done for run in self.arms[arm])
             for seed in range(self.seeds.value):
                 await self._train(arm, replace(settings, seed=seed))
-            self.status.value = ""
+            asked = self.seeds.value
+            again = str(DONE).format(arm, done) if done >= asked else ""
+            self.status.value = again
         except asyncio.CancelledError:
             self.status.value = f"<i>{CANCELLED}</i>"
+        except Refused as error:
+            self.status.value = ""
+            self.error.value = f'<div role="alert">{html.escape(str(error))}</div>'
         except Exception as error:  # whatever it is: nobody sees what a callback raises
             self.status.value, self.error.value = "", error_box(error)
         finally:
@@ -207,7 +228,7 @@ class RunsPanel:
             if runs and replace(runs[0].settings, seed=settings.seed) == settings:
                 return name
         if len(self.arms) == len(COLOURS):
-            raise ValueError(str(FULL).format(len(COLOURS)))
+            raise Refused(str(FULL).format(len(COLOURS)))
         name = self._name()
         while name in self.arms:
             name += "'"
@@ -217,12 +238,15 @@ class RunsPanel:
     def _name(self) -> str:
         """What sets the arm apart, in the English of the picture."""
         parts = [self.objective.value]
+        exact = self.rollout.value == "fp32" and not self.stale.value
         if self.rollout.value != "fp32":
             parts.append(self.rollout.value)
         if self.stale.value:
             parts.append(f"{self.stale.value} steps stale")
         if self.anchor.value == "rollout":
             parts.append("old: rollout's")
+        elif not exact:
+            parts.append("old: recomputed")
         if self.correction.value != "none":
             parts.append(self.correction.value)
         return "; ".join(parts)

@@ -37,8 +37,9 @@ def find(name: str) -> Exercise:
     known = {exercise.name: exercise for lab in LABS.values() for exercise in lab}
     if name in known:
         return known[name]
-    near = get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
+    near = get_close_matches(str(name), known, n=1) or [x for x in known if str(name) in x]
+    meant = " or ".join(map(repr, near[:3])) if name else ""
+    hint = f"did you mean {meant}?" if meant else "its lab has the names."
     raise ValueError(f"no exercise is called {name!r}: {hint}")
 
 
