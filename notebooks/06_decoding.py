@@ -150,11 +150,11 @@ reveal("06.constant", shapes[0 if d.max() > 1e-4 else 1 if simple < off else 2])
 
 # %% [markdown]
 # S is at least 0.95, since the token that crosses is kept, and much more where that token
-# is large. trl#7269 measured the same with a real engine (kept mass 0.895, mean ratio
-# 0.896; top-k 20 keeps 0.965, and so is the ratio), and trl#6789 simulates a distribution
-# over 32,000 words, of which top-k 20 leaves a mass of 0.11. All
-# tokens are off **to one side**, so nothing averages out: a sequence's ratio is the
-# product, here of thirteen numbers below 1.
+# is large. trl#7269 measured the same with a real engine (top-p 0.8 with top-k 1024: kept
+# mass 0.895, mean ratio 0.896; top-k 20: both 0.965), and trl#6789 simulates a distribution
+# over 32,000 words, of which top-k 20 leaves a mass of 0.11. All tokens are off **to one
+# side**, so nothing averages out: a sequence's ratio is the product, here of thirteen numbers
+# below 1.
 #
 # ## Raw or processed
 #
@@ -338,7 +338,9 @@ table("max tokens", {str(n): (model, Stack(), n) for n in (6, 12, 13, 17)})
 # ## A repetition penalty on one side
 #
 # Some checkpoints bring one along: their `generation_config.json` sets 1.05 or more, and an
-# engine may take it as its default (verl#7270, prime-rl#886). Few trainers apply it, too.
+# engine may take it as its default (verl#7270, prime-rl#886). Few trainers apply it, too:
+# NeMo-RL#3497 measured a model whose file sets 1.1, and found a geometric mean of the ratio
+# of 0.895 (the arithmetic one, 1.0003, hides it).
 
 # %% tags=["anchor:repetition"]
 penalised = decoding(repetition_penalty=1.1)
@@ -363,14 +365,14 @@ style.label(right, "What it does to the answers", "penalty", "share solved")
 plt.show()
 
 # %% [markdown]
-# Left: dividing takes most from the largest logit. Where the *likely token was seen
-# before* (orange), the engine rates it lower than the trainer does (right half, delta above
-# 0) and the unlikely ones higher (left half, far below 0; the new ones, crosses, most).
-# Where it is new (blue), it hardly moves, and unlikely tokens seen before fall (dots above
-# 0). Which of these a place is, depends on the history: this
-# is the one processor with a memory, and that is its fingerprint (vllm#9453). It does harm
-# where repeating is right: an answer is made of the same ten digits as its question.
-# Nothing is cut, so the exact ratio would repair it; in practice one sets it to 1.
+# Left: dividing takes most from the largest logit. Where the *likely token was seen before*
+# (orange), the engine rates it lower than the trainer does (right half, delta above 0) and the
+# unlikely ones higher (left half, far below 0; the new ones, crosses, most). Where it is new
+# (blue), it hardly moves, and unlikely tokens seen before fall (dots above 0). Which case a
+# place falls into depends on the history: this is the one processor with a memory, and that is
+# its fingerprint (vllm#9453). It does harm where repeating is right: an answer is made of the
+# same ten digits as its question. Nothing is cut, so the exact ratio would repair it; in
+# practice one sets it to 1.
 #
 # ## The bug museum
 #
@@ -379,8 +381,8 @@ plt.show()
 # setting, not the code, and measure it on our model (numbers of a large vocabulary
 # differ). *They see* is the mean |log ratio| of the ratio that their loss computes before
 # any update; *truth* that of the model's logprob against what was sampled from, and K3 goes
-# with it; *x BF16* is that K3 over the one that a BF16 engine shows, cut and all else
-# alike; *cut mass* is the model's mass on tokens that are never drawn.
+# with it; *x BF16* is that K3 over the one that a BF16 engine shows without a cut, at T = 1;
+# *cut mass* is the model's mass on tokens that are never drawn.
 #
 # | | file, commit | samples with | scores with |
 # |---|---|---|---|
@@ -413,7 +415,7 @@ for name, (how, anchor) in museum.items():
     hidden.append(true.k3 / max(bf16, seen.k3 if seen else 0.0))
     print(f"{name:12}{sees:>10}{true.mean_abs:8.4f}{true.k3:9.1e}"
           f"{true.k3 / bf16:9.3g}{lost:10.2%}")
-claim("K3 to the sampler over K3 seen or of BF16: raw, museum (control: last)",
+claim("true K3 over what shows, or over BF16's (control: nano-aha)",
       min(hidden[:-1]), at_least=5, control=hidden[-1])
 
 # %% [markdown]
@@ -429,8 +431,9 @@ claim("K3 to the sampler over K3 seen or of BF16: raw, museum (control: last)",
 # Why top-k 4 for nanochat? 50 of tens of thousands of tokens are a share of a thousandth or
 # so of the vocabulary: of our 16, not even one token. So no k has the same share, and we
 # kept about the same *mass* as trl#7269 measured for top-k 20 (0.965; see *cut mass*). A
-# top-k 50 cuts less, so this row is an upper end. And that a low temperature with top-p 0.9 leaves a *single* token nearly
-# everywhere is the doing of our checkpoint, not theirs.
+# top-k 50 cuts less, so this row is an upper end. And that both rows with a low temperature
+# and a top-p (0.9, 0.95) leave a *single* token nearly everywhere, so that the two are greedy
+# and equal, is the doing of our checkpoint, not theirs.
 #
 # ## A curve that lies
 #
@@ -451,17 +454,18 @@ runs = {
 }
 colours = (style.TRAIN, style.ROLLOUT, style.GOOD, style.QUIET)
 fig, (left, right) = plt.subplots(1, 2)
-policies, logged = {"start": model}, {}
+policies, logged, gap = {"start": model}, {}, {}
 for (name, (engine, trainer)), colour in zip(runs.items(), colours):
     form = (0, (3, 3)) if trainer == replay else "-"
     policy = policies[name] = deepcopy(model)
     how = dict(rollout_stack=engine, train_stack=trainer, steps=40)
-    steps = list(tqdm(rl(policy, task, generator=noise(5), **how), total=40,
-                      leave=False))
+    run = rl(policy, task, generator=noise(5), **how)
+    steps = list(tqdm(run, total=40, leave=False))
     logged[name] = sum(s.reward for s in steps[-5:]) / 5
     left.plot([s.reward for s in steps], ls=form, color=colour, label=name)
     size = [max(s.mismatch.k3, 1e-13) for s in steps]
-    right.semilogy(size, ls=form, color=colour)
+    wide = 5 if engine == trainer else 1.8  # what lies on it shows
+    right.semilogy(size, ls=form, color=colour, lw=wide)
 style.label(left, "Logged reward", "step", "share solved")
 style.label(right, "Trainer against engine (floor: 1e-13)", "step", "K3")
 fig.legend(loc="outside lower center", ncols=4)
@@ -470,7 +474,6 @@ plt.show()
 # %% tags=["anchor:greedy"]
 decoders = {"greedy": decoding(top_k=1), "top-p 0.95": decoding(top_p=0.95),
             "T = 1": Stack(), "T = 1.2": decoding(temperature=1.2)}
-gap = {}
 print(f"{'solved by':16}" + "".join(f"{x:>12}" for x in [*decoders, "logged"]))
 for name, policy in policies.items():
     each = [told(policy, d)[-1] for d in decoders.values()]
@@ -496,6 +499,9 @@ reveal("06.curve", truths[0 if abs(lies) < 0.1 else 1 if lies > 0 else 2])
 #   normaliser move it all the same. DeepSeek-V3.2 *argues* that the mismatch destabilises
 #   training, and *reports* of replay that it preserves language consistency; 40 steps of a
 #   small model can show neither. One run each: only large gaps count.
+#
+# And the run with the largest K3, *penalty 1.1*, ends no worse than the one without a
+# mismatch: **K3 says that two distributions differ, not that training fails.**
 #
 # ## Evaluate on the stack that serves
 #
@@ -586,7 +592,7 @@ panel(model, task, rollout=decoding(top_p=0.9))
 #
 # ## 中文小结
 #
-# 1. 温度、重复惩罚只挪动概率；top-k、top-p、min-p 会截断，集合之外的概率严格为 0。
+# 1. 温度、重复惩罚只重新分配概率；top-k、top-p、min-p 会截断，集合之外的概率严格为 0。
 # 2. 采样参数是策略定义的一部分：两侧参数不同不是误差，而是两个不同的分布。
 # 3. 采样侧截断、训练侧不截断时，每个 token 的 delta 恰好是 log S，比值恰好是 S，永远偏向一边。
 # 4. raw 与 softmax 对得上，不代表对：两列数都可能不是真正抽样的分布。

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Lab 02: exposure bias
 #
-# A model is taught behind right prefixes and used behind its own. In this lab you
+# A model is taught after right prefixes and used after its own. In this lab you
 # write what it is taught (teacher forcing, scheduled sampling, DAgger, and the
 # loss mask of a conversation) and the numbers that tell a model which errs more
-# behind its own mistakes from one whose mistakes only propagate.
+# after its own mistakes from one whose mistakes only propagate.
 # 67 minutes, 25 points, eight exercises of 1 to 8 lines and one open
 # question.
 #
@@ -54,7 +54,7 @@ by_hand_said = torch.tensor([[4, 5, 9, 1], [4, 7, 3, 8]])
 # ## 1. Teacher forcing · Teacher forcing
 #
 # One sequence holds a prompt and its answer. Column t of the inputs predicts
-# column t + 1 of `ids`, so all predictions are made in one pass, each behind the
+# column t + 1 of `ids`, so all predictions are made in one pass, each after the
 # right tokens. Return
 #
 # 1. `inputs [B, S - 1]`: what the model reads,
@@ -358,7 +358,7 @@ _check("expert_targets", expert_targets, seed=2431)
 #
 # In a conversation the model's earlier answers are part of what it reads, and
 # all of them were generated. Return a mask that is true on every token that the
-# assistant said: behind a marker `assistant`, up to and including the next
+# assistant said: after a marker `assistant`, up to and including the next
 # `end`. All else is false: markers, users, the system, padding, and what a
 # template writes between turns, a line break for one. All roles end their turns
 # with `end`; each answer has an `end` unless the row was cut there. Templates
@@ -429,8 +429,8 @@ _check("history_loss_mask", history_loss_mask, seed=2484)
 #    number alone.)
 # 2. Local errors: each turn judged by an expert given the history that the model
 #    really had, split into histories like those of training and others. Exposure
-#    bias is a higher rate behind its own mistakes.
-# 3. Scheduled sampling asks for the gold token behind a prefix that it does not
+#    bias is a higher rate after its own mistakes.
+# 3. Scheduled sampling asks for the gold token after a prefix that it does not
 #    continue: input and target are inconsistent, the model hedges, also where it
 #    was right. DAgger asks the expert for the right continuation of the prefix
 #    that was read.
@@ -446,14 +446,14 @@ _check("history_loss_mask", history_loss_mask, seed=2484)
 #
 # With a constant 2 % a turn, 1 - 0.98^10 = 18.3 % of tenth turns are spoiled:
 # just what is seen. The rising curve is propagation, and nothing yet says
-# that the model is worse behind its own mistakes. To see that, an expert
+# that the model is worse after its own mistakes. To see that, an expert
 # would have to judge each turn given the history that the model had, and I
-# would compare the error rate behind clean histories with that behind
+# would compare the error rate after clean histories with that after
 # mistaken ones. Only if the second is higher is there a bias to repair.
 # Scheduled sampling would feed the model's own mistakes but still ask for the
 # gold answer, which does not continue them; the best response to such a
 # target is to hedge, and that costs where nothing was wrong. DAgger asks the
-# expert what to say behind the mistaken history. The late logprobs differ
+# expert what to say after the mistaken history. The late logprobs differ
 # since the trainer conditions on corrected answers and the engine on those
 # that it served: other prompts, other probabilities. Compare the ids turn by
 # turn; they part before the logprobs do. Scored on the served ids, delta

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Lab 05: templates, masks, positions
 #
-# A logprob is the answer to a question: these tokens, behind those, at these
+# A logprob is the answer to a question: these tokens, after those, at these
 # positions, seeing this much. In this lab you write what makes the question the
 # same on both sides, ids, masks, positions, visibility, and what decides which
 # answers count in a loss.
@@ -41,7 +41,7 @@ from tinyrl.course import check, hint, progress, set_language, solution
 
 # %% [markdown]
 # Two sides of one small conversation, to try your functions on. Guess before
-# you go on: where do they part, and how many of the tokens behind that place
+# you go on: where do they part, and how many of the tokens after that place
 # are at another position than on the other side?
 
 # %% nbgrader={"grade": false, "grade_id": "by_hand", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -98,7 +98,7 @@ _check("first_difference", first_difference, seed=5713)
 #
 # A response counts up to and including its end. Many models end a turn with
 # one of *several* ids, `ends`; the first that comes ends it. A response
-# without any was cut off, and all of its tokens count. What lies behind an
+# without any was cut off, and all of its tokens count. What lies after an
 # end is padding or old text, and padding may have the id of an end.
 #
 # 7 minutes, 3 points.
@@ -138,7 +138,7 @@ _check("end_mask", end_mask, seed=5766)
 # `attention` is true on real tokens, which stand together. Tell each real
 # token its place among the real tokens of its row, from 0; tell padding 0,
 # whichever side it is on. (Learned positions are a table: there is no row -1,
-# and none behind the last.)
+# and none after the last.)
 #
 # 6 minutes, 2 points.
 
@@ -175,7 +175,7 @@ _check("position_ids", position_ids, seed=5819)
 # A row holds several conversations, one after the other. `segments` says to
 # which a token belongs; -1 is padding, a segment like any other, so that
 # every query sees a key. `visible[r, i, j]` is true where query i of row r
-# may look at key j: not behind it, and of the same segment.
+# may look at key j: not after it, and of the same segment.
 #
 # 7 minutes, 3 points.
 
@@ -413,7 +413,7 @@ _check("k3_with_padding", k3_with_padding, seed=6084)
 #    (their last ones too), attention masks, positions, loss mask and the rows
 #    of the rewards.
 # 2. The trainer waits for one id, the model ends with the other: nearly every
-#    response seems cut off, at any limit, and what lies behind counts. The
+#    response seems cut off, at any limit, and what comes after it counts. The
 #    share of responses whose last real id is the second end id shows it.
 #    (Half a point without a number to look at.)
 # 3. The real end has the id of padding and leaves the loss, so stopping is

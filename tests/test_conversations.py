@@ -67,6 +67,18 @@ def test_answers_are_read_alone_and_scored_the_same():
     assert x.off(trainer_logp(policy, x.prompts, x.responses)).abs().max() <= 1e-5
 
 
+def test_an_engine_stops_at_any_of_its_ends():
+    """The same draws, cut by hand after the first end of either kind."""
+    policy, both = gpt(), (END, TOKENIZER.system_id)
+    one = rolled_out(policy, noise(2), 30, ["plain"], max_new=9)
+    two = rolled_out(policy, noise(2), 30, ["plain"], max_new=9, ends=both)
+    for long, short in zip(one.responses, two.responses, strict=True):
+        ids = long.tolist()
+        at = min((ids.index(end) + 1 for end in both if end in ids), default=len(ids))
+        assert short.tolist() == ids[:at]
+    assert sum(map(len, two.responses)) < sum(map(len, one.responses))
+
+
 def totals(talk: list[dict[str, str]]) -> list[int]:
     """The right answer's ids, end included, in plain Python."""
     found, ids = 0, []

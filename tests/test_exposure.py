@@ -255,38 +255,3 @@ def test_a_mixer_drives_as_it_was_told(
             "slip": own * p_slip, "slip of gold": (1 - own) * p_slip}  # fmt: skip
     for name, p in want.items():
         assert count[name] / n == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / n))
-
-
-def off_road_errors(
-    guide: exposure.Guide | None, seed: int, own: float = 1.0
-) -> tuple[float, float]:
-    """Local errors on and off the even road after training, slips of 0.03 in use."""
-    task, g = EvenRoad(), rng(seed)
-    model = GPT(GPTConfig(), g)
-    mix = None if guide is None else own_prefixes(model, task, g, guide=guide, own=own)
-    for _ in sft(model, task, generator=g, steps=500, batch=64, mix=mix):
-        pass
-    prompts = task.prompts(1024, g)
-    slips = torch.rand((1024, task.max_new), generator=g) < 0.03
-    driven = drive(model, task, prompts, g, slips=slips)
-    expert = task.expert(prompts, driven.read)
-    n = task.n
-    off = task.off_road(driven.read)
-    return local_errors(driven.said[:, :n], expert[:, :n], off[:, :n])
-
-
-@pytest.mark.science
-@pytest.mark.parametrize("seed", range(5))
-def test_dagger_repairs_and_scheduled_sampling_harms(seed: int) -> None:
-    on, off = off_road_errors(None, seed)
-    assert on < 0.02
-    assert off > 0.9
-    on_dagger, off_dagger = off_road_errors("expert", seed)
-    assert on_dagger < 0.02
-    assert off_dagger < 1 / 5, "as of a learner to whom one of five odd totals is strange"
-    on_whole, off_whole = off_road_errors("gold", seed)
-    assert on_whole > 3 * on
-    assert off_whole > 0.9
-    on_coin, off_coin = off_road_errors("gold", seed, own=0.5)  # for each token
-    assert off_coin > 0.9, "a gentler schedule repairs nothing either"
-    assert on_coin < on_whole, "and harms less: against `on` the seeds don't agree"

@@ -13,7 +13,7 @@ from lab_sources import lab
 from lab_truths import close, draw, seeds
 from tinyrl.checkpoints import load
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.exercises.lab02.answers import behind_an_odd_one
+from tinyrl.course.exercises.lab02.answers import after_an_odd_one
 from tinyrl.exposure import drive, errors_by_position, expected_errors, local_errors
 from tinyrl.exposure import hazard as library_hazard
 from tinyrl.scoring import response_logits
@@ -99,9 +99,9 @@ def test_local_errors_by_counting(seed: int) -> None:
         close(torch.stack(found), wanted)
 
 
-def test_off_the_road_is_behind_an_odd_total() -> None:
+def test_off_the_road_is_after_an_odd_total() -> None:
     said = torch.randint(6, 16, (20, 8), generator=rng())
-    assert torch.equal(behind_an_odd_one(said), EvenRoad().off_road(said))
+    assert torch.equal(after_an_odd_one(said), EvenRoad().off_road(said))
 
 
 @seeds
@@ -236,10 +236,10 @@ def test_only_the_arguments_say_what_an_id_means(seed: int) -> None:
         pad_is_end += bool((ids[:, -2:] == end).all(1).any())
         mask = find("history_loss_mask").reference(ids, assistant, end)
         last = mask & ~F.pad(mask[:, 1:], (0, 1))
-        behind = F.pad(last[:, :-1], (1, 0)) & (ids != end)
+        after = F.pad(last[:, :-1], (1, 0)) & (ids != end)
         assert (ids[last] == end).all()
         others = ids[F.pad(ids[:, :-1] == end, (1, 0))]
-        assert behind.any()
+        assert after.any()
         assert len(others.unique()) > 4, "not only markers and padding"
     assert len(meant) == 3
     assert pad_is_end == 1

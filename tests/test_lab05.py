@@ -88,7 +88,7 @@ def test_borders_that_a_wrong_answer_may_miss_are_drawn(seed: int) -> None:
         ended |= {"last"} if last.any() else set()
     assert ended == {1, 2, 3, "first", "last"}
     for (segments,) in draw("packed_visible", seed):
-        assert (segments[:, -1] >= 0).any(), "a row without padding behind"
+        assert (segments[:, -1] >= 0).any(), "a row without padding at the end"
         runs = segments[1].unique_consecutive(return_counts=True)[1]
         assert (runs == 1).any(), "a conversation of one token"
     (lone,) = draw("position_ids", seed)[-1]

@@ -164,4 +164,4 @@ def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYRL_LANG", "zh")
     p = made()
     assert p.model.description == "模型"
-    assert "路上走错的步" in p.told.value
+    assert "路上出错的步" in p.told.value

@@ -224,10 +224,32 @@ def test_a_group_that_is_all_cut_is_ignored_whole():
 # ---- marks
 
 
-def test_a_response_that_came_back_changed_is_not_measured(said):
-    x = Rollouts(said.said[:1], said.prompts[:1], [torch.tensor([7, 8])])
-    x.logp = trainer_logp(gpt(), x.prompts, x.responses)
+def test_a_response_that_came_back_changed_is_measured_up_to_there(said):
+    """Known deltas: 1 on the first token, 3 on the second, 100 on what is not common."""
+    policy, ids = gpt(), [7, 8, TOKENIZER.system_id, 9]
+    x = Rollouts(said.said[:1], said.prompts[:1], [torch.tensor(ids)])
+    (logp,) = trainer_logp(policy, x.prompts, x.responses)
+    x.logp = [logp - torch.tensor([1.0, 3.0, 100.0, 100.0])]
+    back = FAULTS["text and back"]  # the text loses <system>
+    assert measure(policy, x, back) == pytest.approx(2, abs=1e-5)
+    assert measure(policy, x, Fault()) == pytest.approx(51, abs=1e-4)
+    x.responses, x.logp = [torch.tensor([7, 8, END])], [logp[:3] - 1]
+    x.logp[0][2] = 100.0
+    assert measure(policy, x, FAULTS["end trimmed"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_where_nothing_is_common_nothing_is_measured(said):
+    x = Rollouts(said.said[:1], said.prompts[:1], [torch.tensor([TOKENIZER.bos_id, 7])])
+    x.logp = [torch.full((2,), 100.0)]
     assert measure(gpt(), x, FAULTS["text and back"]) == 0.0
+
+
+def test_a_fault_before_the_change_is_still_seen(said):
+    """The common start is read after other ids: its delta is not left out with the rest."""
+    both = Fault(FAULTS["<bos> twice"].chat, handed=FAULTS["end trimmed"].handed)
+    x = Rollouts(said.said[:1], said.prompts[:1], [torch.tensor([7, 8, END])])
+    x.logp = trainer_logp(gpt(), x.prompts, x.responses)
+    assert measure(gpt(), x, both) > 1e-4
 
 
 def test_a_rare_accident_leaves_no_mark(said):

@@ -139,8 +139,12 @@ def rolled_out(
     *,
     max_new: int = 6,
     repeat: int = 1,
+    ends: Sequence[int] = (TOKENIZER.eos_id,),
 ) -> Rollouts:
-    """`n` conversations of each kind, each answered `repeat` times, each read alone."""
+    """`n` conversations of each kind, each answered `repeat` times, each read alone.
+
+    The engine stops at any of `ends`.
+    """
     x = Rollouts()
     for kind in kinds:
         said, asked, _ = talks(n, kind, generator)
@@ -152,7 +156,7 @@ def rolled_out(
             Stack(),
             generator,
             max_new=max_new,
-            eos_id=TOKENIZER.eos_id,
+            eos_id=ends,
             pad_id=TOKENIZER.pad_id,
         )
         x.said += said

@@ -35,14 +35,14 @@ from .words import Words
 
 SIZE, DPI = (8.7, 3.5), 130
 MODEL = Words("model", "模型")
-SLIP = Words("slips put in", "注入滑错")
+SLIP = Words("slips put in", "注入错误")
 OWN = Words("own prefix", "自己的前文")
 START = Words("start off the road", "从路外出发")
 NONE = Words("none seen", "没有遇到")
 TOLD = Words(
     "last total wrong: {:.1%}, expected if every step errs alike: {:.1%}; "
     "wrong steps on the road: {}, off it: {}",
-    "最后一个和算错：{:.1%}，若每步出错率相同则应为 {:.1%}；路上走错的步：{}，路外：{}",
+    "最后一个和算错：{:.1%}，若每步出错率相同则应为 {:.1%}；路上出错的步：{}，路外：{}",
 )
 
 

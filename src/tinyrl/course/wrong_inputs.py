@@ -138,16 +138,22 @@ def compare_inputs(x: Rollouts, fault: Fault) -> set[str]:
 
 
 def measure(policy: GPT, x: Rollouts, fault: Fault) -> float:
-    """Mean |delta| of the responses whose own ids are as sampled; 0 where none is."""
+    """Mean |delta| of what the trainer has of each response as it was sampled.
+
+    A response that came back with other ids counts up to where they part; 0 where nothing
+    is left.
+    """
     prompts, responses = _given(x, fault)
     logp = trainer_logp(policy, prompts, responses, fault.how, fault.stack)
-    same = [
-        given == sampled.tolist()
-        for given, sampled in zip(responses, x.responses, strict=True)
-    ]
-    triples = zip(logp, x.logp, same, strict=True)
-    kept = [mine - theirs for mine, theirs, equal in triples if equal]
-    return torch.cat(kept).abs().mean().item() if kept else 0.0
+    kept = []
+    for mine, theirs, given, sampled in zip(
+        logp, x.logp, responses, x.responses, strict=True
+    ):
+        n = first_difference(given, sampled)
+        n = len(given) if n is None else n
+        kept.append(mine[:n] - theirs[:n])
+    delta = torch.cat(kept)
+    return delta.abs().mean().item() if delta.numel() else 0.0
 
 
 def in_loss(

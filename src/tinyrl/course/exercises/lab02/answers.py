@@ -54,6 +54,6 @@ def answers(
     return said, right, length
 
 
-def behind_an_odd_one(said: Tensor) -> Tensor:
+def after_an_odd_one(said: Tensor) -> Tensor:
     """Bool `[B, T]`: the token before is an odd digit (ids are 6 + digit)."""
     return torch.nn.functional.pad(said % 2 == 1, (1, -1))

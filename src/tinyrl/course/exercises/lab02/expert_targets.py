@@ -123,10 +123,10 @@ MISTAKES: Mistakes = {
 }
 
 BY_HAND = Words(
-    en="three digits, a slip at the first total", zh="三个数字，第一个总和就滑错"
+    en="three digits, a slip at the first total", zh="三个数字，第一个总和就出错"
 )
 ON_GOLD = Words(en="nothing but right totals was read", zh="读到的全是正确的总和")
-RANDOM = Words(en="answers with slips", zh="带滑错的回答")
+RANDOM = Words(en="answers with slips", zh="带注入错误的回答")
 
 
 def _draw(generator: Generator, rows: int, n: int, share: float) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,7 @@ def _first_turn(ids: Tensor, assistant: int, end: int) -> Tensor:
     return reference(ids, assistant, end) & (turn == 1)
 
 
-def _all_behind_the_first(ids: Tensor, assistant: int, end: int) -> Tensor:
+def _all_after_the_first(ids: Tensor, assistant: int, end: int) -> Tensor:
     return _last_seen(ids == assistant) >= 0
 
 
@@ -85,8 +85,8 @@ MISTAKES: Mistakes = {
             zh="你只要求了第一条回答。助手后面还会说话。",
         ),
     ),
-    "all_behind_the_first": (
-        _all_behind_the_first,
+    "all_after_the_first": (
+        _all_after_the_first,
         Words(
             en="From the first answer on everything is asked for, the user's later "
             "questions as well: the model would learn to play the user.",
@@ -97,7 +97,7 @@ MISTAKES: Mistakes = {
         _never_ends,
         Words(
             en="A turn goes on past its end token: what lies between it and the next user, "
-            "and padding behind the last turn, is nobody's answer.",
+            "and padding after the last turn, is nobody's answer.",
             zh="一轮在结束符之后还没停：它和下一个用户之间的内容、以及最后一轮后面的 "
             "padding，都不是谁的回答。",
         ),
@@ -185,7 +185,7 @@ class Template:
         return [role, *spoken, self.end, *between]
 
     def conversation(self, turns: int, system: bool) -> list[int]:
-        """Turns of both, a tool's note from `system` behind some of the answers."""
+        """Turns of both, a tool's note from `system` after some of the answers."""
         ids = [self.bos, *(self.turn(self.system) if system else [])]
         for k in range(turns):
             ids += self.turn(self.user) + self.turn(self.assistant)

@@ -11,9 +11,9 @@ from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab02.answers import (
     LONG,
     RANDOM,
+    after_an_odd_one,
     another,
     answers,
-    behind_an_odd_one,
     real,
 )
 from tinyrl.course.words import Words
@@ -42,8 +42,8 @@ def _row_by_row(said: Tensor, expert: Tensor, off: Tensor, length: Tensor) -> Tw
             side = int(off[b, t])
             counts[side, 0] += bool(said[b, t] != expert[b, t])
             counts[side, 1] += 1
-    on, behind = counts[:, 0] / counts[:, 1]
-    return on, behind
+    on, after = counts[:, 0] / counts[:, 1]
+    return on, after
 
 
 def _with(rate: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Function:
@@ -167,7 +167,7 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 def _draw(generator: Generator, rows: int, columns: int) -> Inputs:
     """Off the road errors are more frequent, and tokens fewer."""
     _, expert, length = answers(generator, rows, columns)
-    off = behind_an_odd_one(torch.randint(6, 10, expert.shape, generator=generator))
+    off = after_an_odd_one(torch.randint(6, 10, expert.shape, generator=generator))
     p = torch.where(off, 0.7, 0.3)
     errs = torch.rand(expert.shape, generator=generator) < p
     return torch.where(errs, another(expert), expert), expert, off, length

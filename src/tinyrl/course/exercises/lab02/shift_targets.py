@@ -93,7 +93,7 @@ MISTAKES: Mistakes = {
     "padding_asked": (
         lambda ids, prompt, length: reference(ids, prompt, length * 0 + ids.shape[1]),
         Words(
-            en="The padding is asked for: stale ids behind the end of short answers.",
+            en="The padding is asked for: stale ids after the end of short answers.",
             zh="你把 padding 也当成了目标：短回答结尾之后是旧的 id。",
         ),
     ),

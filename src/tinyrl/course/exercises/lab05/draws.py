@@ -28,14 +28,14 @@ def others(generator: Generator, but: Tensor, *shape: int) -> Tensor:
 def padded(generator: Generator, rows: int, columns: int) -> tuple[Tensor, Tensor]:
     """First column and length of the real tokens of each row, `[rows]` each.
 
-    In turn there is padding in front, behind, on both sides, and none.
+    In turn there is padding in front, at the end, on both sides, and none.
     """
     start, length = [], []
     for row in range(rows):
         front = whole(generator, 1, 3) if row % 4 in (0, 2) else 0
-        behind = whole(generator, 1, 3) if row % 4 in (1, 2) else 0
+        after = whole(generator, 1, 3) if row % 4 in (1, 2) else 0
         start.append(front)
-        length.append(columns - front - behind)
+        length.append(columns - front - after)
     return torch.tensor(start), torch.tensor(length)
 
 

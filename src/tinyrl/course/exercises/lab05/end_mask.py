@@ -39,8 +39,8 @@ def _cut_off_dropped(ids: Tensor, ends: Tensor) -> Tensor:
 
 def _up_to_the_last(ids: Tensor, ends: Tensor) -> Tensor:
     is_end = _is_end(ids, ends)
-    behind = is_end.flip(1).cumsum(1).flip(1) > 0  # an end here or later
-    return behind | ~is_end.any(1, keepdim=True)
+    after = is_end.flip(1).cumsum(1).flip(1) > 0  # an end here or later
+    return after | ~is_end.any(1, keepdim=True)
 
 
 def _both_needed(ids: Tensor, ends: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ MISTAKES: Mistakes = {
         lambda ids, ends: reference(ids, ends[:1]),
         Words(
             en="You look for the first end id alone. A response that ends with another one "
-            "seems never to end, and what lies behind it counts.",
+            "seems never to end, and what lies after it counts.",
             zh="你只找第一个结束符。以另一个结束符收尾的回答看起来永不结束，其后的内容也被"
             "算"
             "进去了。",
@@ -91,7 +91,7 @@ MISTAKES: Mistakes = {
         lambda ids, ends: ~_is_end(ids, ends),
         Words(
             en="You take out end ids wherever they stand: the real end is lost, and other "
-            "padding behind it counts.",
+            "padding after it counts.",
             zh="你按 id 去掉了所有结束符：真正的结尾丢了，其后的其他 padding 却被计入。",
         ),
     ),
@@ -135,7 +135,7 @@ MISTAKES: Mistakes = {
     "all": (
         lambda ids, ends: torch.ones_like(ids, dtype=torch.bool),
         Words(
-            en="Every column counts, whatever lies behind the end.",
+            en="Every column counts, whatever lies after the end.",
             zh="所有列都被计入，包括结束之后的部分。",
         ),
     ),
@@ -151,7 +151,7 @@ MISTAKES: Mistakes = {
             reference(ids, ends)[:, :-1], (1, 0), value=True
         ),
         Words(
-            en="You count one token behind the end.",
+            en="You count one token after the end.",
             zh="你多算了结束符后面的一个 token。",
         ),
     ),
@@ -164,7 +164,7 @@ BY_HAND = Words(
 NONE = Words(en="no response has an end", zh="没有一条回答有结束符")
 PAD_IS_END = Words(en="the padding id is an end id", zh="padding 与结束符同号")
 ONE = Words(en="a single end id", zh="只有一个结束符")
-GARBAGE = Words(en="old tokens behind the end", zh="结束符之后是旧内容")
+GARBAGE = Words(en="old tokens after the end", zh="结束符之后是旧内容")
 LONG = Words(en="long responses", zh="很长的回答")
 
 

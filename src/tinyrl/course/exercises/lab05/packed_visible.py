@@ -149,7 +149,7 @@ def cases(generator: Generator) -> list[Case]:
         """Conversations of one token or more, numbered in any order.
 
         The first row begins with numbers 0 and 1. Every other row has padding in front, two
-        in three have some behind.
+        in three have some at the end.
         """
         made = torch.full((rows, columns), -1)
         for row in range(rows):
@@ -187,7 +187,7 @@ EXERCISE = Exercise(
     alternatives={"by_product": _by_product, "by_loops": _by_loops},
     hints=(
         Words(
-            en="Two conditions on a query i and a key j: not behind it, and of the same "
+            en="Two conditions on a query i and a key j: not after it, and of the same "
             "conversation.",
             zh="query i 和 key j 要满足两个条件：key 不在它后面，而且属于同一段对话。",
         ),

@@ -18,21 +18,21 @@ def _gathered(logp: Tensor, ids: Tensor) -> Tensor:
     return logp.gather(-1, ids.clamp(min=0)[..., None])[..., 0]
 
 
-def _behind(logits: Tensor, ids: Tensor) -> Tensor:
+def _after(logits: Tensor, ids: Tensor) -> Tensor:
     """Logprob of each token under the logits one column before; 0 in the first column."""
     logp = _gathered(logits[:, :-1].log_softmax(-1), ids[:, 1:])
     return torch.nn.functional.pad(logp, (1, 0))
 
 
 def _clean(logits: Tensor, response: Tensor) -> Tensor:
-    """0 for the logits of columns behind which no response token stands."""
+    """0 for the logits of columns after which no response token stands."""
     asked = torch.nn.functional.pad(response[:, 1:], (0, 1))
     return torch.where(asked[..., None], logits, 0.0)
 
 
 def reference(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
-    """Clean first: `where` behind the softmax would let NaN into the gradient."""
-    return torch.where(response, _behind(_clean(logits, response), ids), 0.0)
+    """Clean first: `where` after the softmax would let NaN into the gradient."""
+    return torch.where(response, _after(_clean(logits, response), ids), 0.0)
 
 
 def _selected(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def _cross_entropy(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
 
 def _where_after(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
     """Right values; the padding's NaN is in the way of the gradient."""
-    return torch.where(response, _behind(logits, ids), 0.0)
+    return torch.where(response, _after(logits, ids), 0.0)
 
 
 def _log_of(more: float) -> Function:
@@ -95,7 +95,7 @@ def _all_tokens(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
     real = ids >= 0
     inside = real & real.roll(1, 1)
     inside[:, 0] = False
-    return torch.where(inside, _behind(logits, ids), 0.0)
+    return torch.where(inside, _after(logits, ids), 0.0)
 
 
 def _over_time(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def _over_time(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
 
 
 def _probabilities(logits: Tensor, ids: Tensor, response: Tensor) -> Tensor:
-    return torch.where(response, _behind(logits, ids).exp(), 0.0)
+    return torch.where(response, _after(logits, ids).exp(), 0.0)
 
 
 MISTAKES: Mistakes = {
@@ -189,7 +189,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "times_mask": (
-        lambda logits, ids, response: _behind(logits, ids) * response,
+        lambda logits, ids, response: _after(logits, ids) * response,
         Words(
             en="Multiplying by the mask leaves NaN where padding holds NaN. Choose with "
             "`torch.where`.",
@@ -215,7 +215,7 @@ MISTAKES: Mistakes = {
     "where_after": (
         _where_after,
         Words(
-            en="The values are right, but the gradient is NaN: a `where` behind the "
+            en="The values are right, but the gradient is NaN: a `where` after the "
             "softmax lets the padding's NaN through backwards. Take the logits of response "
             "tokens only, or clean the others first.",
             zh="数值正确，但梯度是 NaN：在 softmax 之后才 `where`，反向时 padding 的 NaN 仍"

@@ -53,7 +53,7 @@ MISTAKES: Mistakes = {
     "columns_of_real": (
         lambda attention: _columns(attention) * attention,
         Words(
-            en="Padding is 0, but real tokens are told their column: behind padding on the "
+            en="Padding is 0, but real tokens are told their column: after padding on the "
             "left they begin too late.",
             zh="padding 上是 0，但真实 token 用的是列号：左侧有 padding 时开头就偏了。",
         ),
@@ -69,7 +69,7 @@ MISTAKES: Mistakes = {
         lambda attention: attention.long().cumsum(1) - 1,
         Words(
             en="Real tokens are right. Padding is asked to be 0, and the running sum gives "
-            "-1 in front (no row of a table of learned positions) and more behind.",
+            "-1 in front (no row of a table of learned positions) and more at the end.",
             zh="真实 token 是对的。padding 应为 0，而累加和在前面给出 -1（学习式位置表里没"
             "有这"
             "一行），在后面给出更大的数。",
@@ -78,15 +78,15 @@ MISTAKES: Mistakes = {
     "clamped": (
         lambda attention: (attention.long().cumsum(1) - 1).clamp(min=0),
         Words(
-            en="Padding in front is 0 now, padding behind goes on with the last position. "
-            "It is asked to be 0 on both sides.",
+            en="Padding in front is 0 now, padding at the end goes on with the last "
+            "position. It is asked to be 0 on both sides.",
             zh="前面的 padding 是 0 了，后面的却延续了最后的位置。两侧都应为 0。",
         ),
     ),
     "padding_taken_off": (
         _padding_taken_off,
         Words(
-            en="You take off all padding of a row. What lies behind the tokens does not "
+            en="You take off all padding of a row. What lies after the tokens does not "
             "move them.",
             zh="你减去了整行的 padding 数。token 后面的 padding 不会移动它们。",
         ),

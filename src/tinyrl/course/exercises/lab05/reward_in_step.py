@@ -34,9 +34,9 @@ def _by_rows(reward: Tensor, mask: Tensor, limit: int) -> Two:
 
 
 def _by_ends(reward: Tensor, mask: Tensor, limit: int) -> Two:
-    """The last real token is one behind which no other is."""
-    behind = torch.nn.functional.pad(mask[:, 1:], (0, 1))
-    last = mask & ~behind
+    """The last real token is one after which no other is."""
+    after = torch.nn.functional.pad(mask[:, 1:], (0, 1))
+    last = mask & ~after
     return torch.where(last, reward[:, None], 0.0)[:, :limit], mask[:, :limit]
 
 
@@ -118,7 +118,7 @@ MISTAKES: Mistakes = {
     "one_late": (
         _one_late,
         Words(
-            en="The reward stands one column behind the last token, in padding.",
+            en="The reward stands one column after the last token, in padding.",
             zh="奖励放在了最后一个 token 的后一列，即 padding 里。",
         ),
     ),
