@@ -196,8 +196,9 @@ _check("ess_and_chi2", ess_and_chi2, seed=6221)
 # The reward in the log is that of the policy that **sampled**. If the trainer
 # rates good responses otherwise than the engine did, its own reward is another.
 # Return Pearson's correlation of $\Delta$ (one number a response) with the
-# rewards. Where either does not vary there is none: return 0. Rewards may lie
-# far from 0.
+# rewards. Where either does not vary there is none: return 0. (The mean of
+# equal numbers can differ from them in the last bit.) Rewards may lie far
+# from 0.
 #
 # 8 minutes, 3 points.
 
@@ -212,9 +213,10 @@ def reward_correlation(
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab10-reward_correlation
     x = torch.where(mask, logp_train - logp_rollout, 0.0).sum(1)
+    if x.max() == x.min() or rewards.max() == rewards.min():
+        return torch.zeros(())  # what x - x.mean() leaves of them is rounding
     x, y = x - x.mean(), rewards - rewards.mean()
-    size = (x * x).sum().sqrt() * (y * y).sum().sqrt()
-    return torch.where(size > 0, (x * y).sum() / size, 0.0)
+    return (x * y).sum() / ((x * x).sum().sqrt() * (y * y).sum().sqrt())
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "reward_correlation_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}

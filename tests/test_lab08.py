@@ -214,6 +214,26 @@ def test_every_border_has_tokens_on_both_sides(seed: int) -> None:
         assert (A < 0).any()
 
 
+@seeds
+def test_an_advantage_is_0_and_one_below_the_mean_is_positive(seed: int) -> None:
+    for name in ("ppo_loss", "sapo_loss", "cispo_loss"):
+        f = find(name)
+        (one,) = (c.args for c in f.inputs(seed) if "one token" in c.what.en)
+        A, loss = torch.as_tensor(one[2]), f.reference(*one)
+        assert ((A > 0) & (A.mean() > A)).any()
+        assert (loss[A == 0] == 0).all()
+        assert (loss != 0).any(1).sum() >= 2
+
+
+@seeds
+def test_no_product_of_a_thousand_ratios_fits(seed: int) -> None:
+    (long,) = (c.args for c in find("gspo_ratio").inputs(seed) if "long" in c.what.en)
+    logp, old, mask = (torch.as_tensor(x) for x in long)
+    product = torch.where(mask, logp - old, 0.0).exp().prod(1)
+    assert ((product == 0) | product.isinf()).any()
+    assert find("gspo_ratio").reference(*long).isfinite().all()
+
+
 def test_numbers_in_the_messages() -> None:
     """What is told of other systems is what the library says of them."""
     said = " ".join(m.en for e in LABS["lab08_objectives"] for _, m in e.mistakes.values())

@@ -80,6 +80,21 @@ def test_correlation_is_numpy_s(seed: int) -> None:
 
 
 @seeds
+def test_responses_that_are_alike_have_no_correlation(seed: int) -> None:
+    """Although a formula without a guard makes 1 or -1 of what rounding leaves."""
+    (alike,) = (
+        c.args for c in find("reward_correlation").inputs(seed) if "rounded" in c.what.en
+    )
+    p, m, rewards, mask = (torch.as_tensor(x) for x in alike)
+    x = torch.where(mask, p - m, 0.0).sum(1)
+    assert len(x.unique()) == 1 == len(rewards.unique())
+    assert find("reward_correlation").reference(*alike) == 0
+    a, b = x - x.mean(), rewards - rewards.mean()
+    size = (a * a).sum().sqrt() * (b * b).sum().sqrt()
+    torch.testing.assert_close((a * b).sum().abs() / size, torch.tensor(1.0))
+
+
+@seeds
 def test_dropped_is_what_a_correction_s_mask_lacks(seed: int) -> None:
     for weight, mask in draw("dropped_shares", seed):
         logp = torch.full(mask.shape, -1.0)
@@ -93,7 +108,7 @@ def test_a_mask_of_the_library_writes_exact_zeros() -> None:
     p, m, mask = (torch.as_tensor(x) for x in find("ess_and_chi2").inputs(0)[2].args)
     weight, kept = Correction("token", "mask", 0.8, 1.25).apply(p, m, mask)
     shares = find("dropped_shares").reference(weight * kept, mask)
-    close(shares[0], (~kept & mask).sum() / mask.sum())
+    close(shares[0], (~kept & mask).sum().double() / mask.sum())
     assert 0 < shares[0] < 1
 
 

@@ -197,7 +197,10 @@ ZEROS = Words(en="real tokens whose loss is 0", zh="有些真实 token 的损失
 ONE = Words(
     en="one response of one token beside a long one", zh="一条只有一个 token，另一条很长"
 )
-SINGLE = Words(en="a batch of one response", zh="batch 里只有一条回答")
+SINGLE = Words(
+    en="a batch of one response, all losses below 0",
+    zh="batch 里只有一条回答，损失都小于 0",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -215,6 +218,7 @@ def cases(generator: Generator) -> list[Case]:
     zeros[:, :2] = 0.0
     short = torch.arange(40) < torch.tensor([[40], [1]])
     uneven = uniform(generator, (2, 40), 0.0, 3.0)
+    single, its = batch(1, 9)
     return [
         Case("example", BY_HAND, (x, mask, 4)),
         Case("property", EQUAL, (same, torch.ones(4, 5, dtype=torch.bool), 9)),
@@ -225,7 +229,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("padding", INF, (*batch(3, 6, "inf"), 8)),
         Case("gradient", GRADIENT, (*batch(5, 8, "nan"), 11)),
         Case("numbers", ONE, (uneven, short, 64)),
-        Case("numbers", SINGLE, (*batch(1, 9), 20)),
+        Case("numbers", SINGLE, (single - 4, its, 20)),
     ]
 
 

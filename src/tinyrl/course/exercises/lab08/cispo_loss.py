@@ -207,6 +207,7 @@ MISTAKES: Mistakes = {
     ),
     "times_mask": (lambda *args: _raw(*args) * args[3], losses.TIMES_MASK),
     "detach": (lambda *args: reference(*args).detach(), losses.DETACHED),
+    "divided_by_A": (losses.divided(reference), losses.DIVIDED),
 }
 
 ALL_OUT = Words(en="every ratio is out of bounds", zh="所有比值都越界")

@@ -77,6 +77,10 @@ def _variance(R: Tensor, correction: int) -> Tensor:
     )
 
 
+def _bare(R: Tensor, correction: int) -> Tensor:
+    return (R - R.mean(1, keepdim=True)) / R.std(1, correction=correction, keepdim=True)
+
+
 def _interleaved(rewards: Tensor, group_size: int, correction: int) -> Tensor:
     R = rewards.view(group_size, -1).T
     return torch.where(_equal(R), 0.0, _scored(R, correction)).T.reshape(-1)
@@ -130,6 +134,14 @@ MISTAKES: Mistakes = {
         Words(
             en="You divide by the variance; take its square root.",
             zh="你除以了方差，还要开平方。",
+        ),
+    ),
+    "epsilon": (
+        _of(_bare),
+        Words(
+            en="The 1e-6 next to the deviation is missing, or too small. Where rewards "
+            "differ by a thousandth it shows.",
+            zh="标准差旁边的 1e-6 漏了，或者太小。奖励只差千分之一时就看得出来。",
         ),
     ),
     "always_sample": (
@@ -204,7 +216,10 @@ BY_HAND = Words(
 )
 BINARY = Words(en="right and wrong answers", zh="只有对与错")
 GRADED = Words(en="graded rewards", zh="分级的奖励")
-TWO = Words(en="groups of two", zh="每组两条")
+TWO = Words(
+    en="groups of two, some of rewards a thousandth apart",
+    zh="每组两条，有些奖励只差千分之一",
+)
 ALONE = Words(en="one success in a large group", zh="一大组里只有一条成功")
 EQUAL = Words(
     en="equal rewards whose mean is not exactly their value",
@@ -214,17 +229,20 @@ EQUAL = Words(
 
 def cases(generator: Generator) -> list[Case]:
     hand = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
-    alone = torch.zeros(64)
-    alone[int(torch.randint(32, (), generator=generator))] = 1.0
-    alone[32:] = pass_or_fail(generator, 1, 32)
+    alone = torch.zeros(256)
+    alone[int(torch.randint(128, (), generator=generator))] = 1.0
+    alone[128:] = pass_or_fail(generator, 1, 128)
+    same = equal(generator, 3, 6)
+    same[-6:] *= 2.0**-22  # near 1e-6, where the others' deviation lies
+    two = [graded(generator, 3, 2), pass_or_fail(generator, 2, 2) / 1024]
     return [
         Case("example", BY_HAND, (hand, 4, 1)),
-        Case("property", TWO, (graded(generator, 4, 2), 2, 0)),
+        Case("property", TWO, (torch.cat(two), 2, 1)),
         Case("inputs", BINARY, (pass_or_fail(generator, 5, 8), 8, 1)),
         Case("inputs", GRADED, (graded(generator, 4, 6), 6, 0)),
-        Case("inputs", GRADED, (graded(generator, 3, 5) - 2, 5, 1)),
-        Case("numbers", ALONE, (alone, 32, 0)),
-        Case("numbers", EQUAL, (equal(generator, 3, 6), 6, 1)),
+        Case("inputs", GRADED, (4 * graded(generator, 3, 5) - 5, 5, 1)),
+        Case("numbers", ALONE, (alone, 128, 0)),
+        Case("numbers", EQUAL, (same, 6, 1)),
     ]
 
 

@@ -9,7 +9,15 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab01.batch import GRADIENT, INF, LONG, NAN, RANDOM, policies
+from tinyrl.course.exercises.lab01.batch import (
+    GRADIENT,
+    INF,
+    LONG,
+    NAN,
+    RANDOM,
+    policies,
+    uniform,
+)
 from tinyrl.course.exercises.lab08 import losses
 from tinyrl.course.exercises.lab08.losses import log_ratio
 from tinyrl.course.words import Words
@@ -63,6 +71,11 @@ def _arithmetic(d: Tensor, mask: Tensor) -> Tensor:
     return _mean(torch.where(mask, d.exp(), 0.0), mask).log()
 
 
+def _product_first(d: Tensor, mask: Tensor) -> Tensor:
+    """The logarithm of the root of a product, of numbers that overflow or underflow."""
+    return d.exp().prod(1, keepdim=True).log() / mask.sum(1, keepdim=True)
+
+
 def _sequence_gradient(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
     s = _mean(log_ratio(logp, logp_old, mask), mask).exp()
     return torch.where(mask, s, 1.0)
@@ -99,6 +112,22 @@ MISTAKES: Mistakes = {
             "their geometric mean: divide the sum by the number of tokens.",
             zh="这是各 token 比值的乘积，即*和*的 exp。GSPO 取几何平均：和要除以 token 数"
             "。",
+        ),
+    ),
+    "product_first": (
+        _of(_product_first),
+        Words(
+            en="A product of a thousand ratios overflows, or is 0, before its root is "
+            "taken. Take the mean of the log ratios.",
+            zh="成百上千个比值先连乘，还没开方就溢出或变成 0。应当对对数比值取平均。",
+        ),
+    ),
+    "clamped": (
+        _of(lambda d, mask: _mean(d.clamp(-20, 20), mask)),
+        Words(
+            en="You clamp log ratios first. Trainers do that to survive; asked for is s as "
+            "it is.",
+            zh="你先截断了对数比值。训练代码常这样保命，但题目要的是 s 本身。",
         ),
     ),
     "columns": (
@@ -210,15 +239,25 @@ SAME = Words(
     en="both policies are the same: every ratio is 1", zh="两边是同一个策略：比值都是 1"
 )
 HAND = Words(en="two responses by hand", zh="两条可手算的回答")
+FAR = Words(
+    en="log ratios of 80 and -30: one side finds the token impossible",
+    zh="对数比值为 80 和 -30：其中一边认为这个 token 几乎不可能",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
     new, _, mask = policies(generator)
     zero = losses.drawn(generator)
-    logp, old, _, real = losses.apart(generator)
+    order = torch.randperm(2, generator=generator)
+    apart = torch.tensor([[80.0, 0.0, 0.0], [-30.0, 0.0, 0.0]])[order]
+    uneven = torch.tensor([[True, True, False], [True, False, False]])[order]
+    likely = uniform(generator, (2, 3), -3.0, -1.0)
+    far = likely + apart.clamp(max=0), likely - apart.clamp(min=0), uneven
     one = losses.one_token(generator)
     wide = policies(generator, rows=5, columns=10, spread=1.5)
-    long = policies(generator, rows=2, columns=1000, spread=0.5)
+    up, before, there = policies(generator, rows=2, columns=400, spread=0.5)
+    drift = torch.tensor([[0.35], [-0.35]])[order]
+    long = up - 0.5, before - 0.5 - drift, there  # the product is e^140, or e^-140
     return [
         Case("example", HAND, (losses.OLD + losses.DELTA, losses.OLD, losses.MASK)),
         Case("property", SAME, (new, new, mask)),
@@ -228,7 +267,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("padding", INF, policies(generator, padding="inf", spread=1.0)),
         Case("gradient", GRADIENT, policies(generator, rows=4, columns=8, padding="nan")),
         Case("numbers", losses.ONE, (one.logp, one.logp_old, one.mask)),
-        Case("numbers", losses.FAR, (logp, old, real)),
+        Case("numbers", FAR, far),
         Case("numbers", LONG, long),
     ]
 

@@ -105,10 +105,10 @@ MISTAKES: Mistakes = {
     "tolerant": (
         lambda rewards, n: _rows(rewards.view(-1, n).std(1) > 0.05, n),
         Words(
-            en="A threshold on the deviation drops groups whose rewards differ little. The "
-            "division by the deviation makes their advantages as large as any: keep them.",
-            zh="用标准差阈值会丢掉奖励差别很小的组。但除以标准差后，它们的 advantage 和别的"
-            "组一样大，应当保留。",
+            en="A threshold or a rounding drops groups whose rewards differ little. "
+            "However little it is, they differ: keep them. Compare the rewards exactly.",
+            zh="阈值或舍入会丢掉奖励差别很小的组。差别再小也是不同，应当保留。请精确比较奖励"
+            "。",
         ),
     ),
     "successes": (
@@ -151,9 +151,15 @@ BY_HAND = Words(
     zh="三组，每组两条：有对有错、全对、全错",
 )
 MIXED = Words(en="every group is mixed", zh="每组都有对有错")
-BINARY = Words(en="right and wrong, some groups all alike", zh="对与错，有些组全部相同")
+BINARY = Words(
+    en="1 for right and -1 for wrong, some groups all alike",
+    zh="对为 1，错为 -1，有些组全部相同",
+)
 GRADED = Words(en="graded rewards, some groups all alike", zh="分级的奖励，有些组全部相同")
-CLOSE = Words(en="rewards that differ by a thousandth", zh="奖励只差千分之一")
+CLOSE = Words(
+    en="rewards that differ by the last bit of a float",
+    zh="奖励只差浮点数的最后一位",
+)
 EQUAL = Words(
     en="equal rewards whose mean is not exactly their value",
     zh="奖励全部相等，但均值与它们不完全相等",
@@ -168,13 +174,13 @@ def cases(generator: Generator) -> list[Case]:
         return R.reshape(-1)
 
     hand = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0])
-    right = pass_or_fail(generator, 7, 4).view(7, 4)
+    right = 2 * pass_or_fail(generator, 7, 4).view(7, 4) - 1
     points = graded(generator, 6, 5).view(6, 5)
-    close = graded(generator, 4, 3).view(4, 3) / 1000 + 0.5
+    close = 0.5 + pass_or_fail(generator, 4, 3).view(4, 3) * 2.0**-24
     return [
         Case("example", BY_HAND, (hand, 2)),
         Case("property", MIXED, (pass_or_fail(generator, 4, 6), 6)),
-        Case("inputs", BINARY, (some_alike(right, [0.0, 1.0, 1.0]), 4)),
+        Case("inputs", BINARY, (some_alike(right, [-1.0, -1.0, 1.0]), 4)),
         Case("inputs", GRADED, (some_alike(points, [0.5, 1.5, 0.0]), 5)),
         Case("numbers", CLOSE, (some_alike(close, [0.5]), 3)),
         Case("numbers", EQUAL, (equal(generator, 4, 6), 6)),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
+from tinyrl.course.exercise import Function
 from tinyrl.course.exercises.lab01.batch import Padding, garbage, mask_of, uniform
 from tinyrl.course.words import Words
 
@@ -49,6 +50,12 @@ ATTACHED = Words(
     en="A gradient flows into logp_old. It is data, recorded before this update: "
     "`detach()` it.",
     zh="梯度流进了 logp_old。它是更新之前记录的数据，要 `detach()`。",
+)
+DIVIDED = Words(
+    en="A response with advantage 0 gets NaN: something is divided by A, by |A|, or by a "
+    "number that is 0 there. Its loss is 0.",
+    zh="advantage 为 0 的回答得到了 NaN：你除以了 A、|A| 或此时为 0 的某个数。它的损失应为 "
+    "0。",
 )
 DETACHED = Words(
     en="The values are right, but no gradient reaches logp: nothing is learnt.",
@@ -130,9 +137,20 @@ def apart(generator: Generator) -> Drawn:
 
 
 def one_token(generator: Generator) -> Drawn:
-    """Responses of one token each."""
+    """Responses of one token each; an advantage is 0, a positive one is below the mean."""
     x = drawn(generator, rows=4)
-    return x._replace(mask=x.mask & (x.mask.cumsum(1) == 1))
+    A = torch.tensor([2.0, 0.4, 0.0, -0.7])[torch.randperm(4, generator=generator)]
+    return x._replace(mask=x.mask & (x.mask.cumsum(1) == 1), advantages=A)
+
+
+def divided(loss: Function) -> Function:
+    """`loss` with A / |A| in it, 0 / 0 where A is 0."""
+
+    def wrong(logp: Tensor, logp_old: Tensor, A: Tensor, *rest: Any) -> Tensor:
+        there: Tensor = loss(logp, logp_old, A / A.abs() * A.abs(), *rest)
+        return there
+
+    return wrong
 
 
 def log_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -19,8 +18,12 @@ def _dual(loss: Tensor, A: Tensor, c: float) -> Tensor:
     return torch.where(A < 0, torch.minimum(loss, -c * A), loss)
 
 
+def _plain(r: Tensor, A: Tensor, low: float, high: float) -> Tensor:
+    return torch.maximum(-r * A, -r.clamp(1 - low, 1 + high) * A)
+
+
 def _loss(r: Tensor, A: Tensor, low: float, high: float, dual: float) -> Tensor:
-    return _dual(torch.maximum(-r * A, -r.clamp(1 - low, 1 + high) * A), A, dual)
+    return _dual(_plain(r, A, low, high), A, dual)
 
 
 def reference(
@@ -179,7 +182,7 @@ MISTAKES: Mistakes = {
         losses.INVERTED,
     ),
     "no_dual": (
-        _of(lambda r, A, low, high, c: _loss(r, A, low, high, math.inf)),
+        _of(lambda r, A, low, high, c: _plain(r, A, low, high)),
         Words(
             en="Dual clip is missing: where A < 0 the loss grows with the ratio without "
             "end. It is at most -dual * A.",
@@ -187,11 +190,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "dual_always": (
-        _of(
-            lambda r, A, low, high, c: torch.minimum(
-                _loss(r, A, low, high, math.inf), -c * A
-            )
-        ),
+        _of(lambda r, A, low, high, c: _plain(r, A, low, high).minimum(-c * A)),
         Words(
             en="Dual clip is for A < 0 alone. With A > 0, -dual * A is the smaller one and "
             "always wins.",
@@ -206,21 +205,28 @@ MISTAKES: Mistakes = {
         ),
     ),
     "dual_unsigned": (
-        _of(
-            lambda r, A, low, high, c: (
-                torch.where(
-                    A < 0,
-                    torch.minimum(_loss(r, A, low, high, math.inf), c * A),
-                    -r * A * 0,
-                )
-                + torch.where(A < 0, 0.0, _loss(r, A, low, high, math.inf))
-            )
-        ),
+        _of(lambda r, A, low, high, c: _loss(r, A, low, high, -c)),
         Words(
             en="The bound of dual clip has the wrong sign: with A < 0, c * A is a gain. "
             "The loss is at most -c * A, which is above 0.",
             zh="dual clip 的界符号错了：A < 0 时 c * A 是收益。损失至多为 -c * A，它大于 0"
             "。",
+        ),
+    ),
+    "dual_maximum": (
+        _of(lambda r, A, low, high, c: -_dual(-_plain(r, A, low, high), A, -c)),
+        Words(
+            en="With A < 0 you take the larger of the loss and -dual * A: every bad token "
+            "gets at least that. It is a bound from above: the smaller one.",
+            zh="A < 0 时你取了损失与 -dual * A 中较大的。后者是上界，应当取较小的。",
+        ),
+    ),
+    "objective": (
+        _of(lambda r, A, low, high, c: -_plain(r, A, low, high)),
+        Words(
+            en="This is the objective, which is to be large, and dual clip is missing. The "
+            "loss is its negative, at most -dual * A where A < 0.",
+            zh="这是要变大的目标，还缺 dual clip。损失是它的相反数，至多 -dual * A。",
         ),
     ),
     "through": (
@@ -250,6 +256,7 @@ MISTAKES: Mistakes = {
     ),
     "attached": (_attached, losses.ATTACHED),
     "detach": (lambda *args: reference(*args).detach(), losses.DETACHED),
+    "divided_by_A": (losses.divided(reference), losses.DIVIDED),
 }
 
 WIDER = Words(en="another band: DAPO's clip-higher", zh="另一个区间：DAPO 的 clip-higher")

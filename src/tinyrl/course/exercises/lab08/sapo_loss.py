@@ -240,6 +240,7 @@ MISTAKES: Mistakes = {
     ),
     "attached": (_attached, losses.ATTACHED),
     "detach": (lambda *args: reference(*args).detach(), losses.DETACHED),
+    "divided_by_A": (losses.divided(reference), losses.DIVIDED),
 }
 
 

@@ -147,6 +147,13 @@ MISTAKES: Mistakes = {
             zh="你除以了这些回答的全部列数，包含 padding。",
         ),
     ),
+    "at_the_border": (
+        _of(lambda r, low, high: (r >= 1 + high, r <= 1 - low)),
+        Words(
+            en="A ratio on the border counts as stopped. Above is above: `>`, and `<`.",
+            zh="恰好在边界上的比值也被算作截住。要严格大于 `>`、严格小于 `<`。",
+        ),
+    ),
     "either_side": (
         _of(lambda r, low, high: ((r > 1 + high) | (r < 1 - low),) * 2),
         Words(
@@ -230,8 +237,8 @@ MISTAKES: Mistakes = {
 }
 
 ANCHORED = Words(
-    en="recomputed old logprobs, before the first update: nothing is stopped",
-    zh="旧 logprob 由训练侧重算，第一次更新之前：没有 token 被截住",
+    en="before the first update every ratio is 1: no band is too narrow, even of width 0",
+    zh="第一次更新之前比值都是 1：区间再窄（宽度为 0）也没有 token 被截住",
 )
 ZERO = Words(en="two responses have advantage 0", zh="有两条回答的 advantage 为 0")
 ALL_GOOD = Words(en="every response is good", zh="每条回答都是好的")
@@ -262,7 +269,7 @@ def cases(generator: Generator) -> list[Case]:
     bad = bad._replace(advantages=-bad.advantages.abs())
     return [
         Case("example", losses.BY_HAND, (*hand, 0.2, 0.3)),
-        Case("property", ANCHORED, (*same, 0.2, 0.2)),
+        Case("property", ANCHORED, (*same, 0.0, 0.0)),
         Case("inputs", RANDOM, (*draw(generator, 0.2, 0.3), 0.2, 0.3)),
         Case("inputs", RANDOM, (*draw(generator, 0.3, 0.15, rows=6), 0.3, 0.15)),
         Case("inputs", ZERO, (*zero, 0.2, 0.28)),
@@ -304,4 +311,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=7,
+    exact=True,
 )

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
+from tinyrl.course.exercises.lab10 import series
 from tinyrl.course.words import Words
 
 Compare = Callable[[float, float], bool]
@@ -136,6 +137,29 @@ MISTAKES: Mistakes = {
             zh="NaN 被当成了很小的数，会让正在响的警报停下。它必须算作报警。",
         ),
     ),
+    "nan_is_a_number": (
+        _nan_is(1e3),
+        Words(
+            en="NaN is read as a large number, or as the largest of the series. A bound "
+            "can lie above it: NaN is worse than any number.",
+            zh="NaN 被当成了某个大数，或序列里的最大值。阈值可能比它还高：NaN 比任何数都糟"
+            "。",
+        ),
+    ),
+    "not_finite": (
+        lambda x, *bounds: _walk(torch.where(x == -math.inf, torch.nan, x), *bounds),
+        Words(
+            en="-inf counts as bad. It is no NaN: it lies below `low` and ends the alarm.",
+            zh="-inf 被算作坏值了。它不是 NaN：它低于 `low`，应当让警报停下。",
+        ),
+    ),
+    "sizes": (
+        lambda x, *bounds: _walk(x.abs(), *bounds),
+        Words(
+            en="You look at |value|. A value far below 0 lies below `low`.",
+            zh="你看的是绝对值。远小于 0 的值低于 `low`。",
+        ),
+    ),
     "no_hysteresis": (
         lambda x, high, low, n: _walk(x, high, high, n, good=lambda v, b: v <= b),
         Words(
@@ -225,49 +249,29 @@ HAND = Words(en="nine steps by hand", zh="九步，可手算")
 QUIET = Words(en="spikes, never enough of them in a row", zh="有尖峰，但从不连续够多次")
 RANDOM = Words(en="a random series", zh="随机序列")
 BORDER = Words(en="values on the bounds", zh="恰好落在阈值上的值")
+BELOW = Words(en="values and a bound below 0", zh="有小于 0 的值和阈值")
+ONE_BOUND = Words(en="`low` is `high`", zh="两个阈值相等")
+SHORT = Words(en="fewer steps than `patience`", zh="步数少于 `patience`")
 NANS = Words(en="a series with NaN", zh="含 NaN 的序列")
-INFS = Words(en="inf and tiny values", zh="无穷大和极小的值")
-
-
-def series(generator: Generator, steps: int, high: float, low: float) -> Tensor:
-    """Random multiples of 1/16 that stay above, between and below the bounds for a "
-    "while."""
-    level = torch.tensor([low / 2, (low + high) / 2, 2 * high])
-    long = torch.randint(1, 6, (steps,), generator=generator)
-    which = torch.randint(3, (steps,), generator=generator)
-    values = level[which.repeat_interleave(long)[:steps]]
-    noise = torch.randint(-3, 4, (steps,), generator=generator) / 16
-    return ((values + noise).clamp(min=0) * 16).round() / 16
+ALONE = Words(en="large numbers, and nothing bad but NaN", zh="数很大，只有 NaN 是坏值")
+INFS = Words(en="inf, -inf and tiny values", zh="正负无穷大和极小的值")
 
 
 def cases(generator: Generator) -> list[Case]:
     hand = torch.tensor([0.0, 3.0, 0.5, 3.0, 3.0, 1.5, 2.0, 0.5, 3.0])
-
-    def at_bounds() -> Tensor:
-        x = series(generator, 60, 2.0, 1.0)
-        lot = torch.rand(60, generator=generator)
-        x = torch.where(lot < 0.2, 2.0, torch.where(lot > 0.85, 1.0, x))
-        x[10:14] = torch.tensor([4.0, 4.0, 1.0, 1.5])  # 1.0 does not end it
-        return x
-
-    def with_nan(steps: int, high: float, low: float) -> Tensor:
-        x = series(generator, steps, high, low)
-        return x.masked_fill(torch.rand(steps, generator=generator) < 0.15, torch.nan)
-
-    spikes = torch.rand(30, generator=generator) < 0.7
-    spikes[2::3] = False
-    quiet = torch.where(spikes, 5.0, series(generator, 30, 2.0, 1.0).clamp(max=2.0))
-    odd = with_nan(40, 3.0, 1.5)
-    odd[7:10], odd[20] = torch.inf, 1e-30
+    large = 2.0**60
+    short = 2 + torch.rand(2, generator=generator)
     return [
         Case("example", HAND, (hand, 2.0, 1.0, 2)),
-        Case("property", QUIET, (quiet, 2.0, 1.0, 3)),
-        Case("inputs", RANDOM, (series(generator, 80, 2.0, 1.0), 2.0, 1.0, 2)),
-        Case("inputs", RANDOM, (series(generator, 120, 4.0, 1.0), 4.0, 1.0, 3)),
-        Case("inputs", RANDOM, (series(generator, 50, 3.0, 2.0), 3.0, 2.0, 1)),
-        Case("inputs", BORDER, (at_bounds(), 2.0, 1.0, 2)),
-        Case("numbers", NANS, (with_nan(60, 2.0, 1.0), 2.0, 1.0, 2)),
-        Case("numbers", INFS, (odd, 3.0, 1.5, 3)),
+        Case("property", QUIET, (series.quiet(generator), 2.0, 1.0, 3)),
+        Case("property", SHORT, (short, 1.5, 1.0, 3)),
+        Case("inputs", RANDOM, (series.drawn(generator, 60, 2.0, 1.0), 2.0, 1.0, 2)),
+        Case("inputs", BELOW, (series.drawn(generator, 80, 4.0, 1.0) - 3, 1.0, -2.0, 3)),
+        Case("inputs", ONE_BOUND, (series.one_bound(generator), 2.0, 2.0, 1)),
+        Case("inputs", BORDER, (series.at_bounds(generator), 2.0, 1.0, 2)),
+        Case("numbers", NANS, (series.with_nan(generator, 50, 2.0, 1.0), 2.0, 1.0, 2)),
+        Case("numbers", ALONE, (large * series.nan_alone(generator), 2 * large, large, 2)),
+        Case("numbers", INFS, (series.with_inf(generator), 3.0, 1.5, 3)),
     ]
 
 

@@ -166,6 +166,10 @@ MISTAKES: Mistakes = {
             zh="这是 |delta| 的平均值，与 q 无关。",
         ),
     ),
+    "clamped": (
+        _of(lambda x, q: _between(x.clamp(max=20), q * (len(x) - 1))),
+        batch.CLAMPED,
+    ),
     "nonzero": (
         _of(lambda x, q: torch.quantile(x[x > 0], q) if (x > 0).any() else x[0]),
         Words(
@@ -178,7 +182,10 @@ MISTAKES: Mistakes = {
 }
 
 Q90 = Words(en="five tokens by hand, q = 0.9", zh="五个可手算的 token，q = 0.9")
-ONE = Words(en="one real token", zh="只有一个真实 token")
+ONE = Words(
+    en="one real token, impossible to one side",
+    zh="只有一个真实 token，其中一边认为它不可能",
+)
 TIES = Words(en="many equal deltas", zh="许多相等的 delta")
 
 
@@ -191,7 +198,7 @@ def cases(generator: Generator) -> list[Case]:
     agreed = batch.policies(generator, columns=8)
     batch.agree_on_two(*agreed[:2])
     one, other, _ = batch.policies(generator, rows=1, columns=3, padding="nan")
-    one[0, 0], other[0, 0] = -0.5, -0.5 - 2 * torch.rand((), generator=generator)
+    one[0, 0], other[0, 0] = -0.5, -40 - 20 * torch.rand((), generator=generator)
     first = torch.tensor([[True, False, False]])
     train, rollout, real = batch.policies(generator, rows=4, columns=9)
     coarse = rollout + ((train - rollout) * 4).round() / 4
@@ -205,7 +212,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", TIES, (coarse - 1, rollout - 1, real, 0.66)),
         Case("inputs", ONE, (one, other, first, 0.99)),
         Case("padding", batch.NAN, _case(generator, 0.8, padding="nan")),
-        Case("numbers", batch.LONG, _case(generator, 0.99, rows=2, columns=2000)),
+        Case("numbers", batch.LONG, _case(generator, 0.99, rows=2, columns=300)),
     ]
 
 

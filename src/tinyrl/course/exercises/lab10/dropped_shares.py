@@ -64,8 +64,7 @@ def _with(i: int, f: Callable[[Tensor, Tensor], Tensor]) -> Function:
 
 
 def _by_product(weight: Tensor, mask: Tensor) -> Three:
-    """A response is whole if none of its weights is 0: their product says so. It "
-    "doesn't."""
+    """By the product of the weights, which is 0 although none of them is."""
     tokens, _, whole = reference(weight, mask)
     some = torch.where(mask, weight, 1.0).prod(1) == 0
     return tokens, some.double().mean(), whole
@@ -195,13 +194,15 @@ SMALL = Words(en="weights down to 1e-30", zh="小到 1e-30 的权重")
 def draw(
     generator: Generator, rows: int, columns: int, padding: batch.Padding = "finite"
 ) -> tuple[Tensor, Tensor]:
-    """Weights and mask: a row untouched, one all dropped, others in part."""
+    """Weights and mask: a row untouched, one all dropped, one with a single token left,
+    others in part."""
     mask = batch.mask_of(generator, rows, columns)
     weight = batch.uniform(generator, (rows, columns), 0.1, 2.0)
     weight = torch.where(weight > 1.7, 1.0, weight)
     out = torch.rand(rows, columns, generator=generator) < 0.4
     out[:, 0] = torch.arange(rows) % 2 == 0
-    out[0], out[1] = False, True
+    out[0], out[1:3] = False, True
+    out[2, 1] = False
     order = torch.randperm(rows, generator=generator)
     weight = torch.where(out[order], 0.0, weight)
     filler = torch.rand(rows, columns, generator=generator).round()
@@ -256,4 +257,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 1),
     minutes=6,
+    exact=True,
 )

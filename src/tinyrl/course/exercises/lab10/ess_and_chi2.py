@@ -183,13 +183,27 @@ MISTAKES: Mistakes = {
         lambda p, q, mask: _numbers((p - q).sum(1)),
         PADDING,
     ),
+    "clamped": (
+        lambda p, q, mask: _numbers(_Delta((p - q).clamp(-20, 20), 0 * q, mask)),
+        batch.CLAMPED,
+    ),
+    "one_of_n": (
+        _with(0, lambda x: _plain(x.exp())[0].nan_to_num(1 / len(x))),
+        Words(
+            en="Where 0 / 0 is NaN you return 1 / N. Equal weights have a share of 1, also "
+            "where exp of all of them is 0: take the largest log weight off first.",
+            zh="0 / 0 得 NaN 时你返回了 1 / N。权重相等时比例为 1，即使 exp 都变成了 0："
+            "应当先减去最大的对数权重。",
+        ),
+    ),
     "underflow": (
         _of(lambda x: _plain(x.exp())),
         Words(
-            en="exp of every log weight is 0, and 0 / 0 is NaN. Only differences matter to "
-            "the share: take the largest off first, or use `logsumexp`.",
-            zh="所有对数权重取 exp 都变成 0，0 / 0 得 NaN。比例只取决于相对大小：先减去最大"
-            "值，或用 `logsumexp`。",
+            en="exp of the log weights is 0 or inf, and 0 / 0 as well as inf / inf is NaN. "
+            "Only differences matter to the share: take the largest off first (not the "
+            "mean), or use `logsumexp`.",
+            zh="对数权重取 exp 后成了 0 或 inf，0 / 0 与 inf / inf 都得 NaN。比例只取决于相"
+            "对大小：先减去最大值（不是平均值），或用 `logsumexp`。",
         ),
     ),
 }
@@ -199,25 +213,37 @@ FAR = Words(
     zh="训练侧认为不可能的回答：exp(Delta) 为 0，float64 也不例外",
 )
 ONE = Words(en="one response decides", zh="一条回答决定一切")
+ALONE = Words(
+    en="one response, and both policies are the same", zh="一条回答，两个策略相同"
+)
+
+
+def _far(generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Deltas of about -60: four Deltas near -960 and one near -1440."""
+    longer = torch.arange(5) == torch.randint(5, (), generator=generator)
+    mask = torch.arange(24) < torch.where(longer, 24, 16)[:, None]
+    near = batch.uniform(generator, (5, 24), -4.2, -0.2)
+    far = near - 60 + batch.uniform(generator, (5, 24), -0.2, 0.2)
+    p, q = (batch.garbage(generator, x, mask, "finite") for x in (far, near))
+    return p, q, mask
 
 
 def cases(generator: Generator) -> list[Case]:
-    same, _, mask = batch.policies(generator)
+    same, _, mask = batch.policies(generator, rows=1)
     agreed = batch.policies(generator, columns=8)
     batch.agree_on_two(*agreed[:2])
     train, rollout, real = batch.policies(generator, rows=5)
     train[2, 0] = -0.01
-    rollout[2, 0] = -4.0 - torch.rand((), generator=generator)
-    far, near, there = batch.policies(generator, rows=4, columns=40, spread=0.05)
+    rollout[2, 0] = -24.0 - torch.rand((), generator=generator)
     return [
         Case("example", batch.BY_HAND, (batch.TRAIN, batch.ROLLOUT, batch.MASK)),
-        Case("property", batch.SAME, (same, same, mask)),
+        Case("property", ALONE, (same, same, mask)),
         Case("inputs", batch.RANDOM, batch.policies(generator)),
         Case("inputs", batch.RANDOM, batch.policies(generator, rows=6, columns=9)),
         Case("inputs", batch.AGREED, agreed),
         Case("inputs", ONE, (train, rollout, real)),
         Case("padding", batch.NAN, batch.policies(generator, padding="nan")),
-        Case("numbers", FAR, (far - 60, near, there)),
+        Case("numbers", FAR, _far(generator)),
     ]
 
 

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10 import rated
 from tinyrl.course.exercises.lab10.told import PADDING
 from tinyrl.course.words import Words
 
@@ -18,10 +19,15 @@ def _Delta(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, logp_train - logp_rollout, 0.0).sum(1)
 
 
-def _pearson(x: Tensor, y: Tensor) -> Tensor:
+def _unguarded(x: Tensor, y: Tensor) -> Tensor:
     x, y = x - x.mean(), y - y.mean()
-    spread = (x * x).sum().sqrt() * (y * y).sum().sqrt()
-    return torch.zeros_like(spread) if spread == 0 else (x * y).sum() / spread
+    return (x * y).sum() / ((x * x).sum().sqrt() * (y * y).sum().sqrt())
+
+
+def _pearson(x: Tensor, y: Tensor) -> Tensor:
+    """Guarded by the ends: the mean of equal numbers need not be one of them."""
+    constant = x.max() == x.min() or y.max() == y.min()
+    return torch.zeros((), dtype=x.dtype) if constant else _unguarded(x, y)
 
 
 def _flat(x: Tensor, scale: Tensor) -> bool:
@@ -43,14 +49,15 @@ def _corrcoef(
     logp_train: Tensor, logp_rollout: Tensor, rewards: Tensor, mask: Tensor
 ) -> Tensor:
     both = torch.stack([_Delta(logp_train, logp_rollout, mask), rewards])
-    return torch.corrcoef(both)[0, 1].nan_to_num(0.0)
+    constant = (both == both[:, :1]).all(1).any()
+    return torch.tensor(0.0) if constant else torch.corrcoef(both)[0, 1]
 
 
 def _scores(
     logp_train: Tensor, logp_rollout: Tensor, rewards: Tensor, mask: Tensor
 ) -> Tensor:
     x, y = _Delta(logp_train, logp_rollout, mask), rewards
-    if x.std() == 0 or y.std() == 0:
+    if 1 in (len(set(x.tolist())), len(set(y.tolist()))):
         return torch.tensor(0.0)
     a, b = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     return (a * b).sum() / (len(x) - 1)
@@ -84,9 +91,10 @@ def _ranks(x: Tensor) -> Tensor:
     return below.sum(1) + (equal.sum(1) - 1) / 2
 
 
-def _unguarded(x: Tensor, y: Tensor) -> Tensor:
-    x, y = x - x.mean(), y - y.mean()
-    return (x * y).sum() / ((x * x).sum().sqrt() * (y * y).sum().sqrt())
+def _rounded(x: Tensor, y: Tensor) -> Tensor:
+    """Guarded by its denominator alone, in which rounding may be left."""
+    r = _unguarded(x, y)
+    return torch.where(r.isnan(), 0.0, r)
 
 
 def _cosine(x: Tensor, y: Tensor) -> Tensor:
@@ -102,11 +110,12 @@ def _one_pass(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _two_sizes(x: Tensor, y: Tensor) -> Tensor:
-    return _pearson(x, y) * len(x) / (len(x) - 1)
+    return _pearson(x, y) * len(x) / max(len(x) - 1, 1)
 
 
 def _slope(x: Tensor, y: Tensor) -> Tensor:
-    return _pearson(x, y) * (y.std() / x.std()).nan_to_num(0.0, 0.0, 0.0)
+    spreads = y.std(correction=0) / x.std(correction=0)
+    return _pearson(x, y) * spreads.nan_to_num(0.0, 0.0, 0.0)
 
 
 MISTAKES: Mistakes = {
@@ -218,6 +227,20 @@ MISTAKES: Mistakes = {
             zh="所有奖励或所有 Delta 都相等时你返回了 1。此时谈不上相关：应返回 0。",
         ),
     ),
+    "clamped": (
+        lambda p, q, r, mask: _pearson(_Delta((p - q).clamp(-20, 20), 0 * q, mask), r),
+        batch.CLAMPED,
+    ),
+    "rounded": (
+        _of(_rounded),
+        Words(
+            en="Equal rewards, or equal Deltas, do not get 0: their mean differs from them "
+            "in the last bit, and noise over noise is 1 or -1. Compare the largest with "
+            "the smallest before you divide.",
+            zh="奖励（或 Delta）全部相等时没有得到 0：均值与它们差最后一位，噪声除以噪声得 "
+            "1 或 -1。应当在相除之前比较最大值与最小值。",
+        ),
+    ),
     "one_pass": (
         _of(_one_pass),
         Words(
@@ -230,20 +253,6 @@ MISTAKES: Mistakes = {
 }
 
 
-THREE = Words(en="three short responses by hand", zh="三条可手算的短回答")
-RIGHT = Words(en="rewards of 0 and 1", zh="奖励为 0 或 1")
-REAL = Words(en="rewards of any size", zh="任意大小的奖励")
-SURE = Words(en="all rewards are equal", zh="所有奖励都相等")
-OFFSET = Words(en="rewards that differ little from 4096", zh="与 4096 相差很小的奖励")
-OUTLIER = Words(en="one response with a very large ratio", zh="有一条回答的比值特别大")
-
-
-def _coins(generator: Generator, rows: int) -> Tensor:
-    """Zeros and ones, some of both: never in half of each."""
-    order = torch.randperm(rows, generator=generator)
-    return (order < max(1, rows // 3)).float()
-
-
 def cases(generator: Generator) -> list[Case]:
     def case(rewards: Tensor, **how: object) -> tuple[Tensor, ...]:
         p, q, mask = batch.policies(generator, rows=len(rewards), **how)  # type: ignore[arg-type]
@@ -253,25 +262,27 @@ def cases(generator: Generator) -> list[Case]:
         return batch.uniform(generator, (rows,), -1.0, 3.0)
 
     same, _, mask = batch.policies(generator, rows=4)
-    p, q, far, there = case(_coins(generator, 7))
-    p[0, 0], q[0, 0] = -0.1, -3.0 - torch.rand((), generator=generator)
-    agreed = batch.policies(generator, rows=5, columns=8)
-    batch.agree_on_two(*agreed[:2])
+    p, q, far, there = case(rated.coins(generator, 7))
+    batch.agree_on_two(p, q)
+    p[0, 0], q[0, 0] = -0.1, -36.0 - torch.rand((), generator=generator)
+    p[1, 0], q[1, 0] = -26.0 - torch.rand((), generator=generator), -0.1
+    small, other, tiny, real_ones = case(real(8))
     hand = torch.tensor([[True, True, False], [True, True, True], [True, False, False]])
     train = torch.tensor([[-0.5, -1.0, -7.0], [-0.25, -3.0, -1.0], [-2.0, 0.0, 0.0]])
     rollout = torch.tensor([[-0.75, -1.25, 0.0], [-0.5, -2.0, -1.5], [-1.0, -1.0, 0.0]])
     by_hand = train, rollout, torch.tensor([1.0, 1.0, 0.0]), hand
     return [
-        Case("example", THREE, by_hand),
+        Case("example", rated.THREE, by_hand),
         Case("property", batch.SAME, (same, same, real(4), mask)),
-        Case("property", SURE, case(torch.ones(5))),
-        Case("inputs", RIGHT, case(_coins(generator, 9), columns=9)),
-        Case("inputs", REAL, case(real(6))),
-        Case("inputs", REAL, case(real(12), columns=10)),
-        Case("inputs", batch.AGREED, (*agreed[:2], real(5), agreed[2])),
-        Case("inputs", OUTLIER, (p, q, far, there)),
+        Case("property", rated.SURE, case(torch.full((5,), 2.5))),
+        Case("property", rated.ALONE, case(real(1))),
+        Case("inputs", rated.RIGHT, case(rated.coins(generator, 9), columns=9)),
+        Case("inputs", rated.REAL, case(real(6))),
+        Case("inputs", rated.OUTLIER, (p, q, far, there)),
         Case("padding", batch.NAN, case(real(5), padding="nan")),
-        Case("numbers", OFFSET, case(4096 + _coins(generator, 9))),
+        Case("numbers", rated.OFFSET, case(4096 + rated.coins(generator, 9))),
+        Case("numbers", rated.TINY, (small / 1e4, other / 1e4, tiny, real_ones)),
+        Case("numbers", rated.ALIKE, rated.alike(generator)),
     ]
 
 
@@ -290,15 +301,17 @@ EXERCISE = Exercise(
         ),
         Words(
             en="Take the means off both, multiply, add up; divide by the root of both sums "
-            "of squares. What if one of them is 0?",
-            zh="两者先减去均值，相乘再求和，除以两个平方和的平方根。其中一个为 0 时怎么办？"
-            "",
+            "of squares. And if one does not vary? Rounding may be left in its sum.",
+            zh="两者先减去均值，相乘再求和，除以两个平方和的平方根。其中一个不变化时怎么办？"
+            "它的平方和里可能留有舍入误差。",
         ),
         Words(
-            en="`x, y = x - x.mean(), y - y.mean()`, then `(x * y).sum() / ((x * "
-            "x).sum().sqrt() * (y * y).sum().sqrt())`, and 0 where that divides by 0.",
-            zh="先 `x, y = x - x.mean(), y - y.mean()`，再 `(x * y).sum() / ((x * "
-            "x).sum().sqrt() * (y * y).sum().sqrt())`，分母为 0 时返回 0。",
+            en="0 if `x.max() == x.min()` or so for y. Else `x, y = x - x.mean(), y - "
+            "y.mean()` and `(x * y).sum() / ((x * x).sum().sqrt() * (y * "
+            "y).sum().sqrt())`.",
+            zh="若 `x.max() == x.min()`（y 同理）返回 0；否则 `x, y = x - x.mean(), y - "
+            "y.mean()`，再 `(x * y).sum() / ((x * x).sum().sqrt() * (y * "
+            "y).sum().sqrt())`。",
         ),
     ),
     points=(1, 2),

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10.listed import draw, spread
 from tinyrl.course.exercises.lab10.told import COLUMNS, PADDING, ROWS
 from tinyrl.course.words import Words
 
@@ -170,6 +170,20 @@ MISTAKES: Mistakes = {
             "率：它会采到而训练侧不再看好的部分。",
         ),
     ),
+    "trainer_p": (
+        _with(1, lambda a, p, b, q: torch.where(_stays(a, b), 0.0, q.exp()).sum(-1)),
+        Words(
+            en="You add up logp_train's numbers, of other tokens. Take the rollout's.",
+            zh="你累加的是 logp_train 里别的 token 的概率。应当用采样侧的。",
+        ),
+    ),
+    "per_token_left": (
+        _with(1, lambda a, p, b, q: p.exp()[~_stays(a, b)]),
+        Words(
+            en="You average over the tokens that left. Add them up; average over places.",
+            zh="你对离开的 token 取了平均。应当在每个位置上累加，再对位置取平均。",
+        ),
+    ),
     "kept_mass": (
         _with(1, lambda a, p, b, q: torch.where(_stays(a, b), p.exp(), 0.0).sum(-1)),
         Words(
@@ -242,27 +256,10 @@ MISTAKES: Mistakes = {
 HAND = Words(en="three tokens by hand, k = 2", zh="三个可手算的 token，k = 2")
 SHUFFLED = Words(en="the same sets in another order", zh="相同的集合，顺序不同")
 RANDOM = Words(en="random sets that share some tokens", zh="随机的集合，有部分相同")
+LARGE = Words(en="sets of a large vocabulary", zh="大词表的集合")
+SINGLE = Words(en="k = 1", zh="k = 1 的集合")
 STALE = Words(en="the padding holds NaN and old ids", zh="padding 里是 NaN 和旧的 id")
-TINY = Words(en="what left has about 1e-9", zh="离开的部分大约 1e-9")
-
-
-def draw(
-    generator: Generator, rows: int, columns: int, k: int, vocab: int, padding: bool = False
-) -> tuple[Tensor, ...]:
-    """Sets of two sides and their logprobs `[B, T, k]`, and the mask."""
-    shape = rows, columns, vocab
-    rollout = batch.uniform(generator, shape, -3.0, 3.0)
-    train = rollout + batch.uniform(generator, shape, -2.0, 2.0)
-    mask = batch.mask_of(generator, rows, columns)
-    out = []
-    for logits in (rollout, train):
-        logp, ids = logits.log_softmax(-1).topk(k)
-        order = torch.rand(logp.shape, generator=generator).argsort(-1)
-        logp, ids = logp.gather(-1, order), ids.gather(-1, order)
-        if padding:
-            logp = torch.where(mask[..., None], logp, torch.nan)
-        out += [ids, logp]
-    return (*out, mask)
+TINY = Words(en="what left has 1e-9 and less", zh="离开的部分只有 1e-9 或更少")
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -276,13 +273,15 @@ def cases(generator: Generator) -> list[Case]:
     same = a, logp, a.gather(-1, turn), logp.gather(-1, turn), mask
     ids, wide, other, theirs, there = draw(generator, 3, 7, 3, 9)
     other = other.where(_stays(other, ids), 20 + other)
-    lift = torch.where(_stays(ids, other), 0.0, -20.0)
+    down = -20.0 - 7 * torch.randint(2, ids.shape, generator=generator)
+    lift = torch.where(_stays(ids, other), 0.0, down)
+    a4, p4, b4, q4, m4 = draw(generator, 4, 8, 4, 12)
     return [
         Case("example", HAND, (ids_r, p.log(), ids_t, q.log(), real)),
         Case("property", SHUFFLED, same),
         Case("inputs", RANDOM, draw(generator, 3, 6, 3, 8)),
-        Case("inputs", RANDOM, draw(generator, 4, 8, 4, 12)),
-        Case("inputs", RANDOM, draw(generator, 2, 7, 2, 10)),
+        Case("inputs", LARGE, (spread(a4), p4, spread(b4), q4, m4)),
+        Case("inputs", SINGLE, draw(generator, 3, 7, 1, 5)),
         Case("padding", STALE, draw(generator, 4, 7, 3, 9, padding=True)),
         Case("numbers", TINY, (ids, wide + lift, other, theirs, there)),
     ]

@@ -235,19 +235,27 @@ CANCEL = Words(
     en="updates that undo the mismatch: new is the rollout's",
     zh="更新恰好抵消了失配：new 等于采样侧",
 )
-TINY = Words(en="deltas near 1e-4", zh="1e-4 左右的 delta")
+TINY = Words(en="deltas near 1e-4, and near 1e-3", zh="1e-4 与 1e-3 左右的 delta")
 
 
 def _tiny(generator: Generator) -> tuple[Tensor, ...]:
-    """Multiples of 2^-16 below 2^-12: exact in float32, while exp(d) rounds to 1 + d."""
-    rollout = -torch.randint(1, 9, (2, 40), generator=generator) / 8
+    """Deltas that are multiples of 2^-16, exact in float32 while exp(d) is rounded.
 
-    def moved(x: Tensor) -> Tensor:
-        steps = torch.randint(4, 8, (2, 40), generator=generator) * 2.0**-16
-        return x + torch.where(torch.rand(2, 40, generator=generator) < 0.5, -steps, steps)
+    The mismatch is below 2^-12, where it is rounded to 1 + d. The staleness is 1.1e-3,
+    where 1/20 of d^2 / 2 is lost: exp(d) lies 4/10 of a step above a float32.
+    """
+    shape = 2, 40
+    rollout = -torch.randint(1, 9, shape, generator=generator) / 8
 
-    old = moved(rollout)
-    return moved(old), old, rollout, batch.mask_of(generator, 2, 40)
+    def moved(x: Tensor, up: Tensor, down: Tensor) -> Tensor:
+        steps = torch.where(torch.rand(shape, generator=generator) < 0.5, up, -down)
+        return x + steps * 2.0**-16
+
+    few = torch.randint(4, 8, shape, generator=generator)
+    old = moved(rollout, few, few)
+    many = torch.randint(73, 76, shape, generator=generator)
+    new = moved(old, many, torch.full(shape, 73))
+    return new, old, rollout, batch.mask_of(generator, *shape)
 
 
 def cases(generator: Generator) -> list[Case]:
