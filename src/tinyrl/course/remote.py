@@ -12,14 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import site
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +25,7 @@ from torch.autograd.function import once_differentiable
 
 from tinyrl.course import wire
 from tinyrl.course.attempt import AsksKeyboard, OutOfTime
+from tinyrl.course.starting import Child, started
 from tinyrl.course.worker import tensors_in
 
 START_SECONDS = 60.0  # for a new process to import torch on a busy machine
@@ -69,43 +68,6 @@ class Raised(RuntimeError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
         self.kind, self.message = kind, message
-
-
-def environment(folder: str) -> dict[str, str]:
-    """Of a process at home in `folder`: nothing of this one's that it could learn from."""
-    kept = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL")
-    found = {name: os.environ[name] for name in kept if name in os.environ}
-    found |= {"HOME": folder, "OMP_NUM_THREADS": "1"}
-    return found | {
-        "PYTHONUSERBASE": site.getuserbase()
-    }  # packages there, whatever HOME is
-
-
-def started(folder: str, stdin: Any, stdout: Any, *what: str) -> subprocess.Popen[bytes]:
-    """worker.py in a new interpreter, in `folder` and at the head of its own group."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "tinyrl.course.worker", *what],
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        cwd=folder,
-        env=environment(folder),
-        start_new_session=True,
-    )
-
-
-class Child(Protocol):
-    """What `Process` asks of its child; a `Popen` has it."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def stdin(self) -> Any: ...
-    @property
-    def stdout(self) -> Any: ...
-    def kill(self) -> None: ...
-    def wait(self) -> object: ...
 
 
 class Process:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from tinyrl.course import remote
 from tinyrl.course.remote import Process
+from tinyrl.course.starting import environment, started
 
 FORKS = sys.platform == "linux"  # elsewhere what torch is built on may not survive it
 
@@ -38,7 +39,7 @@ class Template:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(remote.START_SECONDS)
         with theirs:
-            self.popen = remote.started(self.folder.name, theirs, DEVNULL, "template")
+            self.popen = started(self.folder.name, theirs, DEVNULL, "template")
 
     def __call__(self) -> Process:
         return _Forked(self)
@@ -77,7 +78,7 @@ class _Child:
         self.stdin: BinaryIO = os.fdopen(stdin, "wb", buffering=0)
         self.stdout: BinaryIO = os.fdopen(stdout, "rb", buffering=0)
         try:
-            fork = {"folder": folder, "environment": remote.environment(folder)}
+            fork = {"folder": folder, "environment": environment(folder)}
             self.pid = template.ask(fork, requests, answers)
         finally:
             os.close(requests)
