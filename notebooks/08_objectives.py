@@ -14,9 +14,9 @@
 # > start, because another engine computed it?**
 #
 # You will put one batch under every objective, see whom a clip stops when its centre is
-# wrong, watch that destroy a policy in thirty steps, and save it in two ways. Then ratios of
+# wrong, watch that destroy a policy in 25 steps, and save it in two ways. Then ratios of
 # whole responses: what they average away, what they hide, what they do not repair.
-# 45 minutes to read, under a minute to compute.
+# 45 minutes to read, half a minute to compute.
 
 # %%
 from dataclasses import replace
@@ -31,17 +31,17 @@ from tinyrl.advantages import group_advantages, informative
 from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
+from tinyrl.course.pairs import Pair, look
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.course.run_plots import plot_runs
 from tinyrl.course.runs_panel import QUICK, RunsPanel
+from tinyrl.course.updates import GROUP, answered, first_update
 from tinyrl.kernels import Numerics
-from tinyrl.metrics import compare
+from tinyrl.metrics import compare, token_delta
 from tinyrl.moe import Router
-from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack, replace_at
 from tinyrl.sweeps import experiment
 from tinyrl.tasks import CumSum
-from tinyrl.trainer import generate
 
 torch.set_num_threads(1)  # the fast setting for a model this small
 style.use()
@@ -65,51 +65,28 @@ def below(fig, ax, columns):
 # has much to learn. Groups of eight answers are sampled by four engines: the trainer's
 # own (FP32), BF16, INT4 weights, and one whose temperature is 1.5 while the trainer knows
 # nothing of it. `d` is the log ratio before any update, trainer's minus engine's. With old
-# logprobs that the trainer recomputes it is 0.
+# logprobs that the trainer recomputes it is 0. A group whose answers all earned the same has
+# advantage 0 and pushes nothing. At T = 1.5 most are such, so that engine is asked more.
 
 # %%
-GROUP = 8
 engines = {
     "FP32": Stack(), "BF16": PRESETS["bf16"], "INT4": PRESETS["int4_weights"],
     "T = 1.5": replace_at(Stack(), "sampler.temperature", 1.5),
 }
+many = dict.fromkeys(engines, 32) | {"T = 1.5": 256}
+asked = task.prompts(256, noise(10))
 
 
-class Batch:
-    # Answers of an engine, their logprobs in the trainer, and advantages.
-    def __init__(self, policy, engine, at, trainer=Stack(), n=32, draw=1):
-        asked = task.prompts(n, noise(at)).repeat_interleave(GROUP, 0)
-        self.x = x = generate(policy, task, asked, engine, noise(at + draw))
-        where = policy, x.prompt, x.response, trainer, x.routes
-        self.logp, self.weights = score(*where).logp, [*policy.parameters()]
-        self.mask, self.engine = x.mask, x.logp_rollout
-        self.new = self.logp.detach()
-        self.d = torch.where(x.mask, self.new - self.engine, 0.0)
-        self.reward = task.reward(x.prompt, x.response, x.mask)
-        self.A = group_advantages(self.reward, GROUP)
-        self.pushed = x.mask & (self.A != 0)[:, None]
-        self.k3 = compare(self.engine, self.new, x.mask).k3
-
-    def gradients(self, objective, old):
-        # Of the loss: by each token's logprob, and by all weights.
-        loss = objective(self.logp, old, self.A, self.mask)
-        (g,) = torch.autograd.grad(loss, self.logp, retain_graph=True)
-        by = torch.autograd.grad(self.logp, self.weights, g, retain_graph=True)
-        return g, torch.cat([w.flatten() for w in by])
-
-    def told(self, objective):
-        # With the engine's old logprobs: tokens stopped, cosine, length.
-        _, right = self.gradients(objective, self.new)
-        g, wrong = self.gradients(objective, self.engine)
-        stopped = (g[self.pushed] == 0).double().mean()
-        cosine = torch.cosine_similarity(right, wrong, 0)
-        return *map(float, (stopped, cosine, wrong.norm() / right.norm())),
+def k3(b):
+    return compare(b.x.logp_rollout, b.logp.detach(), b.mask).k3
 
 
-batches = {name: Batch(dense, engine, 10) for name, engine in engines.items()}
+batches = {name: answered(dense, task, asked[:many[name]], engine, noise(11))
+           for name, engine in engines.items()}
 for name, b in batches.items():
-    print(f"{name:8} reward {b.reward.mean():.2f}  K3 {b.k3:.1e}  "
-          f"largest |d| {b.d.abs().max():.2g}")
+    useful = informative(b.reward, GROUP)
+    print(f"{name:8} reward {b.reward.mean():.2f}  K3 {k3(b):.1e}  largest |d| "
+          f"{b.d.abs().max():.2g}  {useful.sum()} of {len(useful)} groups push")
 
 # %% [markdown] tags=["anchor:algorithms"]
 # ## Every objective in one line
@@ -125,9 +102,9 @@ for name, b in batches.items():
 # | CISPO (2506.13585) | token | capped **weight**, no gradient through it | tokens |
 # | REINFORCE | none | none | responses |
 #
-# The **same** batch under each. Once with the right old logprobs, once with those that the
-# engine reported: how many tokens that should be pushed get no gradient, and how the gradient
-# on the weights has turned (cosine) and grown or shrunk (length).
+# The **same** batch under each objective. Once with the right old logprobs, once with those
+# that the engine reported: how many tokens that should be pushed get no gradient, and how the
+# gradient on the weights has turned (cosine) and grown or shrunk (length).
 
 # %%
 turned = ["above 0.9: nearly right", "about a half", "below 0: backwards"]
@@ -136,7 +113,7 @@ predict("08.cosine", question, turned)
 
 # %% tags=["anchor:who-moves"]
 objectives = {
-    "PPO": O.ppo, "PPO, dual clip 3": partial(O.ppo, dual_clip=3.0),
+    "PPO": O.ppo,
     "GRPO": O.grpo, "Dr. GRPO": partial(O.dr_grpo, length=task.max_new),
     "DAPO": O.dapo, "GSPO": O.gspo,
     "GSPO, eps 0.2": partial(O.gspo, eps_low=0.2, eps_high=0.2),
@@ -144,11 +121,14 @@ objectives = {
     "REINFORCE": O.reinforce,
 }
 faulty = ["BF16", "INT4", "T = 1.5"]
-table = {o: [batches[e].told(f) for e in faulty] for o, f in objectives.items()}
+table = {o: [first_update(f, batches[e])[:3] for e in faulty]
+         for o, f in objectives.items()}
 print(" " * 18, *(f"{e:^22}" for e in faulty))
 print(" " * 17, *["  stopped cosine  len."] * 3)
 for name, row in table.items():
     print(f"{name:17}", *(f"{s:9.1%}{c:+7.2f}{n:6.2f}" for s, c, n in row))
+bad = [b.d[b.mask & (b.A < 0)[:, None]].max() for b in batches.values()]
+print(f"largest ratio of a token with A < 0: {max(bad).exp():.2f}")
 cosine = table["PPO"][2][1]
 reveal("08.cosine", turned[0 if cosine > 0.9 else 2 if cosine < 0 else 1])
 
@@ -157,8 +137,11 @@ reveal("08.cosine", turned[0 if cosine > 0.9 else 2 if cosine < 0 else 1])
 # BF16 does nothing to them, INT4 stops few tokens and takes a large part of the gradient
 # with them, T = 1.5 turns it around. **Soft or capped** (SAPO, CISPO): nothing is stopped,
 # the gradient nearly keeps its direction and loses length. **GSPO**, at the paper's width,
-# stops many already under BF16. REINFORCE looks at no old logprob, and pays for it elsewhere:
-# nothing holds an update back.
+# stops many already under BF16. At PPO's width of 0.2 it comes nearest to the right gradient
+# under INT4, since it hardly clips there: that is what a clip looks like that is switched off,
+# and nobody notices until it is needed. REINFORCE looks at no old logprob, and pays for it
+# elsewhere: nothing holds an update back. (Dual clip has no row. It acts on bad tokens whose
+# ratio is above 3, and the last line says how far these go here.)
 #
 # The first row is what it means that PPO leans on a right old logprob. But *why* do so few
 # tokens carry so much of the gradient?
@@ -181,14 +164,14 @@ stopped = {}
 fig, axes = plt.subplots(1, 2, sharey=True, figsize=(style.WIDTH, 3.2))
 for ax, name in zip(axes, faulty[1:]):
     b = batches[name]
-    g, _ = b.gradients(O.ppo, b.engine)
+    g = first_update(O.ppo, b).push
     colours = (style.GOOD, style.TRAIN, style.ROLLOUT)
-    for (kind, of), colour, look in zip(kinds(b).items(), colours, "-:-"):
+    for (kind, of), colour, dash in zip(kinds(b).items(), colours, "-:-"):
         share = stopped[name, kind] = (g[of] == 0).double().mean().item()
         how = dict(histtype="step", density=True, color=colour, label=kind)
-        ax.hist(b.d[of].clamp(-2, 1), 60, range=(-2, 1), ls=look, **how)
-        print(f"{name:8} {kind:21} mean d {b.d[of].mean():+.3f}, "
-              f"stopped {share:.0%}")
+        ax.hist(b.d[of].clamp(-2, 1), 60, range=(-2, 1), ls=dash, **how)
+        print(f"{name:8} {kind:21} mean d {b.d[of].mean():+.3f}, d < 0: "
+              f"{(b.d[of] < 0).double().mean():4.0%}, stopped {share:.0%}")
     for edge in (0.8, 1.2):
         ax.axvline(torch.tensor(edge).log(), color=style.QUIET, lw=1)
     style.label(ax, f"{name}: log ratio before any update", "d, cut at -2")
@@ -196,10 +179,10 @@ axes[0].set(yscale="log", ylabel="density (log scale)")
 below(fig, axes[0], 3)
 
 # %% [markdown]
-# (Grey lines: 0.8 and 1.2.) A mistake gets sampled where the engine gives it *more*
-# probability than the trainer does. So its ratio is small before anything was learned,
-# its advantage is negative, and PPO reads "pushed down far enough". The right tokens of
-# the same failed answers have ratios near 1. What is left of a failed answer is thus a push
+# (Grey lines: 0.8 and 1.2.) A mistake gets sampled mostly where the engine gives it *more*
+# probability than the trainer does (`d < 0`). So its ratio is small before anything was
+# learned, its advantage is negative, and PPO reads "pushed down far enough". The right tokens
+# of the same failed answers have ratios near 1. What is left of a failed answer is thus a push
 # against what was right in it. At T = 1.5 the good answers are lost as well: the trainer is
 # surer of likely tokens than a flat sampler, their ratios lie above 1.2, and the clip reads
 # "pushed up far enough".
@@ -215,12 +198,12 @@ claim(what, mistakes, at_least=0.4, control=stopped["INT4", "of bad, right"])
 # %% [markdown] tags=["anchor:centre"]
 # ## The centre of the clip
 #
-# Now train. INT4 rollouts, GRPO, thirty steps, two seeds. *Old: recomputed* lets the trainer
-# score the samples again. *Old: the rollout's* saves that pass: the ratio is new over
-# rollout, which is also the right importance weight, so on paper nothing is lost. *Clip
-# open* is the same with a band of 0.1 to 10: same samples, same weights, only the clip
-# is gone. The others keep the rollout's old logprobs and change the objective (one seed for
-# DAPO).
+# Now train. INT4 rollouts, GRPO, 25 steps, two seeds. *Recomputed* lets the trainer score the
+# samples again, and takes these logprobs as old. *Rollout's* saves that pass: the ratio is new
+# over rollout, which is also the right importance weight, so on paper nothing is lost. *Clip
+# open* is the same with a band of 0.1 to 10. All arms have the same engine and prompts, and
+# begin with the same batch; later each policy answers for itself. The others keep the
+# rollout's old logprobs and change the objective (one seed for DAPO).
 
 # %%
 learning = ["only the first", "the first and the last", "all three"]
@@ -228,45 +211,45 @@ question = "Recomputed, the rollout's, the same with the clip open: who learns?"
 predict("08.centre", question, learning)
 
 # %%
-base = replace(QUICK, steps=30, rollout_stack=engines["INT4"], prompts=128)
+base = replace(QUICK, steps=25, rollout_stack=engines["INT4"], prompts=128)
 theirs = replace(base, view=O.LossView(anchor="rollout"))
 wide = replace(base.recipe, clip_low=0.9, clip_high=9.0)
 arms = {
-    "GRPO, old: recomputed": base,
-    "GRPO, old: rollout's": theirs,
-    "the same, clip open": replace(theirs, recipe=wide),
-    "GSPO, old: rollout's": replace(theirs, objective="gspo"),
-    "SAPO, old: rollout's": replace(theirs, objective="sapo"),
+    "GRPO, recomputed": base,
+    "GRPO, rollout's": theirs,
+    "GRPO, rollout's, clip open": replace(theirs, recipe=wide),
+    "GSPO, rollout's": replace(theirs, objective="gspo"),
+    "SAPO, rollout's": replace(theirs, objective="sapo"),
 }
 runs = experiment(dense, task, arms, [seed(0), seed(1)])
-dapo = {"DAPO, old: rollout's": replace(theirs, objective="dapo")}
+dapo = {"DAPO, rollout's": replace(theirs, objective="dapo")}
 runs |= experiment(dense, task, dapo, [seed(0)])
 fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 3.6))
 for ax, name in zip(axes, ("reward", "entropy")):
     plot_runs(ax, runs, name)
     style.label(ax, f"{name.capitalize()}: mean of 5 steps", "step")
 below(fig, axes[0], 3)
-print(f"{'pass rate':24}start   end  as deployed; stopped at step 0")
+print(f"{'pass rate':27}start   end  as deployed; stopped at step 0")
 ends = {}
 for name, some in runs.items():
     ends[name] = [r.final.train for r in some]
     first = mean(r.steps[0].clip_fraction for r in some)
-    print(f"{name:24}{mean(r.evaluations[0].train for r in some):5.2f} "
+    print(f"{name:27}{mean(r.evaluations[0].train for r in some):5.2f} "
           f"{mean(ends[name]):5.2f} {mean(r.final.rollout for r in some):12.2f}"
           f"{first:12.1%}")
-born = [r.evaluations[0].train for r in runs["GRPO, old: recomputed"]]
+born = [r.evaluations[0].train for r in runs["GRPO, recomputed"]]
 ok = [mean(ends[name]) > mean(born) for name in list(arms)[:3]]
 reveal("08.centre", learning[2 if all(ok) else 1 if ok[2] else 0])
 
 # %% [markdown]
-# With the rollout's old logprobs GRPO loses what it knew, after some steps in which nothing
-# looks wrong. How much of it, depends on the seed: the claim below is on the mean of two.
-# Opening the clip, or recomputing, saves it. So the samples are good enough, and so is the
-# weight; **the wrong centre of the clip is the cause.** (The same happens at T = 1.5: choose
-# it in the panel.) SAPO has no border to be stopped at, and learns. GSPO with the paper's
-# width is no way out: its band is the narrowest of all. DAPO's upper side is wider, but
-# mistakes leave at the lower one; it is one run, so all that counts is how far it stays
-# behind those that learn.
+# With the rollout's old logprobs GRPO's pass rate falls to a small part of what it was, after
+# some steps in which nothing looks wrong; its entropy falls at first and rises later. How far
+# the rate falls depends on the seed: the claim below is on the mean of two. Opening the clip,
+# or recomputing, saves it. So the samples are good enough, and so is the weight; **the wrong
+# centre of the clip is the cause.** (The same happens at T = 1.5: choose it in the panel.)
+# SAPO has no border to be stopped at, and learns. GSPO with the paper's width is no way out:
+# its band is the narrowest of all. DAPO's upper side is wider, but mistakes leave at the lower
+# one; it is one run, so all that counts is how far it stays behind those that learn.
 #
 # Two things have to be said. Recomputing costs a forward pass, which is why people bypass it.
 # And the field does not agree on the anchor: Yao et al. (August 2025) find that the bypass
@@ -275,8 +258,8 @@ reveal("08.centre", learning[2 if all(ok) else 1 if ok[2] else 0])
 # for tokens.
 
 # %%
-lost, freed = ([e / min(0.4, b) for e, b in zip(ends[name], born)]
-               for name in list(arms)[1:3])  # half of 0.4: below 0.2 as well
+lost, freed = ([e / b for e, b in zip(ends[name], born)]
+               for name in list(arms)[1:3])
 what = "rollout's old logprobs: end over start (control: clip open)"
 claim(what, lost, at_most=0.5, control=freed)
 
@@ -299,14 +282,21 @@ RunsPanel(dense, task, runs=three, base=theirs, seeds=1)
 d = torch.linspace(-2, 2, 401, dtype=torch.float64)
 old = torch.full((len(d), 1), -3.0)  # one response of one token each
 shown = {"PPO": "-", "PPO, dual clip 3": ":", "SAPO": "-", "CISPO, cap 5": "--"}
+gates = objectives | {"PPO, dual clip 3": partial(O.ppo, dual_clip=3.0)}
 colours = (style.ROLLOUT, style.INK, style.GOOD, style.TRAIN)
 fig, axes = plt.subplots(1, 2, sharey=True, figsize=(style.WIDTH, 3.3))
 for ax, A in zip(axes, (1.0, -1.0)):
-    for (name, look), colour in zip(shown.items(), colours):
+    for (name, dash), colour in zip(shown.items(), colours):
         logp = (old + d[:, None]).requires_grad_()
-        loss = objectives[name](logp, old, A * torch.ones(len(d)), old < 0)
+        loss = gates[name](logp, old, A * torch.ones(len(d)), old < 0)
         (g,) = torch.autograd.grad(loss, logp)
-        ax.plot(d, -g[:, 0] * len(d) / A, look, color=colour, label=name)
+        push = -g[:, 0] * len(d) / A
+        ax.plot(d, push, dash, color=colour, label=name)
+        if name == "SAPO":
+            top = push.argmax()
+            print(f"SAPO, A = {A:+.0f}: push {push[100]:.2f} at d = -1, "
+                  f"{push[300]:.2f} at d = 1; largest {push[top]:.2f}, "
+                  f"at ratio {d[top].exp():.1f}")
     style.label(ax, f"A {'>' if A > 0 else '<'} 0", "log ratio of the token")
 axes[0].set(ylim=(-0.1, 3.5), ylabel="push, in units of |A|")
 below(fig, axes[0], 4)
@@ -314,14 +304,17 @@ below(fig, axes[0], 4)
 # %% [markdown]
 # - **PPO** follows the ratio and then is a switch: on one side a small delta costs
 #   everything, on the other a bad token weighs without bound; **dual clip** ends that.
-# - **SAPO** follows the ratio as far as about 2 and then fades. A token that an engine put
-#   off by a delta of 1 still gets a part of its push: the gate cannot tell such a delta from
-#   what was learned, either, but it takes nothing away altogether.
+# - **SAPO** follows the ratio, from below, up to about 2, and then fades. A token that an
+#   engine put off by a delta of 1 gets more than its push, one off by -1 a third of it: the
+#   gate cannot tell such a delta from what was learned, either, but near 1 it takes nothing
+#   away altogether.
 # - **CISPO** follows the ratio up to its cap. Mistakes (left in the right picture) keep it.
 #
-# Soft gates survive a wrong centre, and they are silent about it: their clip fraction is 0
-# whatever happens. A hard clip's fraction *before the first update* is an alarm for free.
-# So a soft gate replaces no check of logprobs; beside it, watch K3.
+# Soft gates survive a wrong centre, and SAPO is silent about it: it clips nothing, so it has
+# no clip fraction that could rise. (CISPO can log how many weights it capped, as TRL's
+# `cispo_clip_ratio` does, and says nothing of those below the cap.) A hard clip's fraction
+# *before the first update* is an alarm for free. So a soft gate replaces no check of logprobs;
+# beside it, watch K3.
 
 # %% [markdown] tags=["anchor:ratio"]
 # ## One ratio for a response
@@ -329,14 +322,16 @@ below(fig, axes[0], 4)
 # GSPO's ratio is the geometric mean of the token ratios,
 # $$s = \exp\Big(\frac{1}{|y|}\sum_t \log\frac{\pi(y_t)}{\pi_\text{old}(y_t)}\Big),$$
 # clipped as one: **the response is the unit**. Its neighbour is the product, the weight that
-# importance sampling really asks for, whose logarithm is the sum and not the mean. (verl,
-# TRL and slime call the product "sequence"; GSPO, AReaL and ms-swift the mean.) Answers here
-# have 13 tokens. For longer ones, take several: an episode of k answers.
+# importance sampling really asks for, whose logarithm is the sum and not the mean. (verl and
+# slime call the product "sequence", AReaL and ms-swift the mean. TRL means both: the mean by
+# `importance_sampling_level="sequence"`, the product by `vllm_importance_sampling_mode`.)
+# Answers here have 13 tokens. For longer ones, take several: an episode of k answers.
 
 # %% tags=["anchor:length"]
-with torch.no_grad():
-    long = Batch(dense, engines["INT4"], 20, n=256)
-whole = long.d[long.mask.all(1)]
+pair = Pair(engines["INT4"])
+arrays = look(dense, task, pair, noise(20), 2048, k=0).arrays
+long, real = token_delta(*arrays), arrays[2]
+whole = long[real.all(1)]
 print("tokens  sd of log ratio: token  product  geometric   1% of products <")
 spread = {}
 for k in (1, 2, 4, 8, 16):
@@ -350,8 +345,8 @@ grown, shrunk = (spread[16][i] / spread[1][i] for i in range(2))
 
 # %% [markdown]
 # Token noise is nearly independent, so the sum spreads like the root of the length and the
-# mean shrinks like it. The product **explodes**: the longest span many powers of ten, and
-# a few responses would carry all the weight. The geometric mean settles down: **less variance**,
+# mean shrinks like it. The product **explodes**: the longest span many powers of ten, and a
+# few responses would carry all the weight. The geometric mean settles down: **less variance**,
 # which is what GSPO is for. But it is no unbiased weight, and look at the last line: the
 # *mean* of the log ratio, minus the KL, does not shrink with length. What has one sign
 # everywhere is not averaged away.
@@ -364,16 +359,17 @@ claim(what, shrunk, between=(0.18, 0.36), control=grown)
 # And it **hides**. Take the token with the largest |d| of that batch:
 
 # %%
-row = long.d.abs().amax(1).argmax()
-n, d_row = int(long.mask[row].sum()), long.d[row]
+row = long.abs().amax(1).argmax()
+n, d_row = int(real[row].sum()), long[row]
 token = d_row[d_row.abs().argmax()]
+border = torch.tensor(1 + 4e-4 if token > 0 else 1 - 3e-4).double().log()
 print(f"its ratio {token.exp():.3f}; its response of {n} tokens: product "
       f"{d_row.sum().exp():.3f}, geometric {(d_row.sum() / n).exp():.3f}")
-print(f"alone in a response of {abs(token) / 4e-4:,.0f} tokens or more it "
-      "would not leave GSPO's band of 4e-4")
+print(f"alone in a response of {token / border:,.0f} tokens or more it would "
+      f"not leave GSPO's band, whose border on its side is {border.exp():.4f}")
 b = batches["INT4"]
 for name in ("CISPO, cap 5", "GSPO, eps 0.2", "PPO"):
-    g, _ = b.gradients(objectives[name], b.engine)
+    g = first_update(objectives[name], b).push
     size = g.abs()[b.pushed.all(1)]  # of responses of full length
     share = (size.amax(1) / size.sum(1).clamp(1e-12)).max()
     part = ((size == 0).any(1) & (size > 0).any(1)).double().mean()
@@ -404,16 +400,19 @@ for name, colour in zip(faulty, (style.GOOD, style.TRAIN, style.ROLLOUT)):
     ax.semilogx(widths, outside[name], "o-", color=colour, label=name)
     print(f"{name:8}", *(f"{share:6.1%}" for share in outside[name]))
 ax.axvspan(3e-4, 4e-4, color=style.QUIET, alpha=0.3, lw=0, label="paper")
-style.label(ax, "GSPO, before any update", "width of the band", "share")
+style.label(ax, "GSPO, before any update", "width of the band",
+            "responses stopped")
 below(fig, ax, 4)
-fits = 13 * O.at_level(*narrow, "geometric")[:, 0].var() / 3e-4**2
-print(f"BF16's spread fits into 3e-4 from about {fits:,.0f} tokens on")
+length = narrow[1].sum(1).double().mean()
+fits = length * O.at_level(*narrow, "geometric")[:, 0].var() / (3e-4 / 2) ** 2
+print(f"two deviations of BF16's noise fit into 3e-4 from about {fits:,.0f} "
+      f"tokens on; answers have {length:.0f}")
 what = "responses that GSPO stops at 0.2, BF16 (control: at 3e-4)"
 claim(what, outside["BF16"][-1], at_most=0.01, control=outside["BF16"][0])
 
 # %% [markdown]
-# At 0.2 GSPO never clips under BF16 and hardly ever under INT4: who changes the objective
-# and leaves the width has switched the clip off. Only a fault as gross as T = 1.5 is seen
+# At 0.2 GSPO never clips under BF16 and hardly ever under INT4: whoever changes the objective
+# and keeps PPO's width has switched the clip off. Only a fault as gross as T = 1.5 is seen
 # there. At the paper's width even BF16 stops many, *here*, where answers are short. Rounding
 # averages out over a long response (see the printed length), the mean of INT4 at no length.
 # The paper has long responses, and argues that the ratio of a response tolerates the
@@ -422,7 +421,8 @@ claim(what, outside["BF16"][-1], at_most=0.01, control=outside["BF16"][0])
 #
 # ## GSPO, R3 and equal formats, on a mixture
 #
-# GSPO was made for mixtures of experts: one update changes which experts a token takes,
+# GSPO was made so that the ratio has the unit of the reward, a whole response, and it is
+# credited with steadying mixtures of experts: one update changes which experts a token takes,
 # token ratios jump, and a mean over a long response does not. The shipped mixture, rollouts
 # in BF16 with a BF16 router. Three repairs, each on or off: **formats aligned** (FP32 as in
 # the trainer; the router stays BF16), **R3** (lesson 07), **GSPO** in PPO's place.
@@ -435,10 +435,11 @@ print("formats  routes    K3      |d|   mean PPO stopped,cos GSPO stopped,cos")
 for side, engine in sides.items():
     for routes, trainer in (("own", Stack()), ("R3", replay)):
         for at in (40, 50):
-            b = Batch(moe, engine, at, trainer, n=16)
+            of = moe, task, task.prompts(16, noise(at)), engine, noise(at + 1)
+            b = answered(*of, trainer)
             s = O.at_level(b.d, b.mask, "geometric").abs().max()
-            (p, cp, _), (q, cq, _) = (b.told(f) for f in (O.ppo, O.gspo))
-            print(f"{side:9}{routes:6} {b.k3:.1e} {b.d.abs().max():8.4f}"
+            (p, cp), (q, cq) = (first_update(f, b)[:2] for f in (O.ppo, O.gspo))
+            print(f"{side:9}{routes:6} {k3(b):.1e} {b.d.abs().max():8.4f}"
                   f"{s:8.4f}{p:9.1%}{cp:+7.3f}{q:10.1%}{cq:+7.3f}")
 
 # %% [markdown] tags=["anchor:moe"]
@@ -457,18 +458,19 @@ for side, engine in sides.items():
 
 # %% [markdown] tags=["anchor:no-cure"]
 # **GSPO does not remove the mismatch.** The training runs above say it again: K3 of the
-# INT4 rollouts, first and last five steps.
+# INT4 rollouts, mean of the first three steps, in which all policies are nearly the same one.
+# (Later ones prove nothing: a policy that falls apart changes its K3 by that.)
 
 # %%
 for name, some in runs.items():
-    k3 = torch.stack([r.series("mismatch.k3") for r in some]).mean(0)
-    print(f"{name:24} K3 {k3[:5].mean():.3f} -> {k3[-5:].mean():.3f}")
+    early = [r.series("mismatch.k3")[:3].mean().item() for r in some]
+    print(f"{name:27} K3 by seed:", *(f"{x:.3f}" for x in early))
 
 # %% [markdown] tags=["anchor:groups"]
 # ## Advantages of a group
 #
-# GRPO divides by the group's deviation. So a group with one success in n gives it
-# (n - 1)/sqrt(n), and a group with one failure as much with a minus.
+# GRPO divides by the group's deviation. With the *sample* deviation, which verl and TRL take,
+# a lone success among n gets (n - 1)/sqrt(n), and a lone failure as much with a minus.
 
 # %%
 print("answers in a group; a lone success: its advantage, that of the others")
@@ -479,16 +481,17 @@ for n in (4, 8, 16, 64):
         print(f"{n:10}, std: {std:6}{A[0]:14.2f}{A[1]:23.2f}")
 
 # %% [markdown]
-# So a few samples **dominate** a batch, and the rarer the success the more. If the old
-# logprobs of just these are wrong, so is most of the gradient: at T = 1.5, where successes are
-# rare, nearly all of their tokens were stopped above, and the many others still push down.
+# So where success is rare, a few samples **dominate** a batch. If the old logprobs of just
+# these are wrong, so is most of the gradient: at T = 1.5 nearly all of their tokens were
+# stopped above, and the many others still push down. Where half succeed, nobody dominates: the
+# last column below says which share of all |A| lies in groups with a lone answer.
 #
 # ## Which groups are left
 #
 # DAPO drops groups whose rewards are all equal (**dynamic sampling**) and samples others. The
 # rewards are those of the *engine's* answers, so the engine decides what is trained on. The
-# same prompts, eight answers each; FP32 twice (*again*), to see what chance
-# alone does. *All but one alike* are groups with one success or with one failure.
+# same 32 prompts, eight answers each; FP32 twice (*FP32 again*), to see what chance alone
+# does. *All but one alike* are groups with one success or with one failure.
 
 # %%
 most = ["nearly all stay", "about half", "nearly all are dropped"]
@@ -496,19 +499,22 @@ question = "Groups that FP32 finds informative: how many does T = 1.5 drop?"
 predict("08.dropped", question, most)
 
 # %% tags=["anchor:dapo"]
-again = Batch(dense, Stack(), 10, draw=5)
+again = answered(dense, task, asked[:32], Stack(), noise(15))
 fig, ax = plt.subplots()
 colours = (style.INK, style.QUIET, style.GOOD, style.TRAIN, style.ROLLOUT)
 home, dropped = informative(batches["FP32"].reward, GROUP), {}
-for (name, b), colour in zip(({"again": again} | batches).items(), colours):
-    wins = b.reward.view(-1, GROUP).sum(1)
+first = slice(32 * GROUP)  # the prompts that all engines were asked
+all_of_them = {"FP32 again": again} | batches
+for (name, b), colour in zip(all_of_them.items(), colours):
+    wins = b.reward[first].view(-1, GROUP).sum(1)
     counts = torch.bincount(wins.long(), minlength=GROUP + 1) / len(wins)
     how = dict(color=colour, label=name, lw=5 if name == "FP32" else 1.8)
     ax.plot(range(GROUP + 1), counts, "o-", ms=4, **how)
-    left = informative(b.reward, GROUP)
+    left = informative(b.reward[first], GROUP)
     dropped[name] = (home & ~left).sum().item() / home.sum().item()
-    lone, size = wins % (GROUP - 2) == 1, b.A.abs().view(-1, GROUP).sum(1)
-    print(f"{name:7} stay {left.double().mean():4.0%}, of FP32's dropped "
+    lone = (wins == 1) | (wins == GROUP - 1)
+    size = b.A[first].abs().view(-1, GROUP).sum(1)
+    print(f"{name:10} stay {left.double().mean():4.0%}, of FP32's dropped "
           f"{dropped[name]:4.0%}, all but one alike: "
           f"{size[lone].sum() / size.sum():4.0%} of all |A|")
 ax.legend()
@@ -517,20 +523,20 @@ plt.show()
 reveal("08.dropped", most[round(2 * dropped["T = 1.5"])])
 
 # %% [markdown]
-# Compare with *again*: INT4 drops about as many groups as chance does, and these groups do
-# not tell it apart; T = 1.5 drops most, and what it leaves are lone successes. A reward is
-# right or wrong, and no ratio or weight enters it: what an engine spoils there is gone
-# before the loss. Resampling fills the batch with the prompts that survive,
-# easy ones or lucky ones, and it takes as many more prompts as groups are dropped. So **DAPO
-# still needs aligned logprobs**, twice: for its ratios (the first table: its gradient is
-# PPO's, a little less stopped), and for the samples behind its rewards.
+# Compare with *FP32 again*: INT4 drops about as many groups as chance does, and these groups
+# do not tell it apart; T = 1.5 drops most, and what it leaves are mostly lone successes. A reward is
+# right or wrong, and no ratio or weight enters it: what an engine spoils there is gone before
+# the loss. Resampling fills the batch with the prompts that survive, easy ones or lucky ones,
+# and it takes as many more prompts as groups are dropped. So **DAPO still needs aligned
+# logprobs**, twice: for its ratios (the first table: its gradient is PPO's, a little less
+# stopped), and for the samples behind its rewards.
 #
-# ## All five, in the table of an interview
+# ## All five in one table, as an interview asks for it
 #
 # | | what a wrong old logprob does | what it offers |
 # |---|---|---|
-# | PPO | moves the centre of the clip: stops mistakes, or good tokens | recompute; dual clip bounds bad tokens |
-# | GRPO | the same, times advantages that a few samples dominate | no division by std; larger groups |
+# | PPO | moves the centre of the clip: stops mistakes, or good tokens | recompute; dual clip bounds bad tokens with a large ratio |
+# | GRPO | the same, times advantages that a few samples dominate | no division by std (Dr. GRPO) |
 # | GSPO | moves whole responses; a bias of one sign stays, a broken token hides | averages noise over length, flips of experts |
 # | DAPO | as PPO; rewards and groups are the engine's | wider upper side, token mean, no dead groups |
 # | SAPO | shortens pushes, stops none, raises no alarm | smooth, survives a wrong centre |
@@ -551,14 +557,14 @@ reveal("08.dropped", most[round(2 * dropped["T = 1.5"])])
 # <details><summary>Why does a clip with the rollout's centre stop the mistakes of failed
 # answers, and not their right tokens?</summary>
 #
-# They were sampled because the engine liked them more than the trainer does: ratio below
+# Most were sampled because the engine liked them more than the trainer does: ratio below
 # 1 - eps with A < 0. Right tokens lie near 1.
 # </details>
 #
 # <details><summary>Which two runs show that the centre of the clip is the cause, and not bad
 # samples?</summary>
 #
-# Recompute old logprobs on the same rollouts; keep the rollout's and open the clip. Both
+# The same engine with old logprobs recomputed; the rollout's kept and the clip opened. Both
 # learn.
 # </details>
 #
@@ -581,7 +587,8 @@ reveal("08.dropped", most[round(2 * dropped["T = 1.5"])])
 #
 # - PPO: arXiv 1707.06347; dual clip: arXiv 1912.09729; GRPO: arXiv 2402.03300
 # - GSPO, and why it needs no routing replay: arXiv 2507.18071
-# - DAPO: arXiv 2503.14476; Dr. GRPO: arXiv 2503.20783; the factor B: verl#3741
+# - DAPO: arXiv 2503.14476; Dr. GRPO: arXiv 2503.20783; verl up to 0.7.0 did not divide its
+#   average by B, the number of responses: verl#3741
 # - SAPO: arXiv 2511.20347; CISPO: arXiv 2506.13585, and its cap in ScaleRL: arXiv 2510.13786
 # - Which anchor: DPPO, arXiv 2602.04879; decoupled PPO, arXiv 2110.00641
 # - Old and new differ at step 0 with a learning rate of 0: verl#2996
@@ -589,12 +596,12 @@ reveal("08.dropped", most[round(2 * dropped["T = 1.5"])])
 # ## 中文小结
 #
 # 1. 各目标都是“比值、门、平均”三步；比值里的旧 logprob 若来自另一个引擎，更新之前就已偏离 1。
-# 2. 硬裁剪量的是离中心的距离：中心错了，还没推就被当成推够了。
-# 3. 失败回答里的错误 token 正是引擎高估的 token：比值低于 0.8、advantage 为负，恰好被截住。
-# 4. 剩下的梯度在压低失败回答里原本正确的 token，策略因此被“教坏”，熵上升、通过率归零。
-# 5. 两个对照：重算旧 logprob，或保留采样侧 logprob 但放开裁剪；两者都能学，说明坏的是裁剪中心。
-# 6. GSPO 用几何平均：方差随长度下降，没有单个 token 能主导；但同号的偏差不会被平均掉，坏 token 也会被藏住。
-# 7. GSPO 的裁剪宽度是 3e-4 量级；照搬 0.2 等于不裁剪，而论文宽度在短回答上连 BF16 都会截住许多回答。
-# 8. SAPO、CISPO 不截断 token，中心错了也能学，但裁剪比例恒为 0，不会报警：软门代替不了一致性检查。
-# 9. GRPO 的组内标准化放大孤例；奖励由采样引擎挣得，动态采样丢掉哪些组也由它决定，DAPO 仍需对齐。
+# 2. 硬裁剪量的是离中心的距离：中心错了，尚未更新，就被判为更新已到界限。
+# 3. 失败回答里的错误 token 大多是引擎高估的 token：比值低于 0.8、advantage 为负，恰好被裁剪。
+# 4. 剩下的梯度在压低失败回答里原本正确的 token，策略因此被“教坏”：通过率大多跌到接近 0，熵先降后升。
+# 5. 两个对照（同一引擎、同样的题目）：重算旧 logprob，或保留采样侧 logprob 但放开裁剪；两者都能学，说明坏的是裁剪中心。
+# 6. GSPO 用几何平均：方差随长度下降，没有单个 token 能主导；但同号的偏差不会被平均掉，个别异常 token 会被平均值掩盖。
+# 7. GSPO 的裁剪宽度是 3e-4 量级；照搬 0.2 等于不裁剪，而论文宽度在短回答上，连 BF16 下都有许多回答被裁剪。
+# 8. SAPO、CISPO 不切断任何 token 的梯度，中心错了也能学；但 SAPO 没有会上升的裁剪比例，不会报警：软门代替不了一致性检查。
+# 9. 成功稀少时，GRPO 的组内标准化放大孤例；奖励取决于采样引擎生成的回答，动态采样丢掉哪些组也由它决定，DAPO 仍需对齐。
 # 10. 格式管算术，R3 管路由路径，GSPO 管损失；前两者降低失配，GSPO 不降低，本尺度上奖励也不因此改变。

@@ -105,7 +105,7 @@ _check("ppo_loss", ppo_loss, seed=8117)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Whom the clip stops · 裁剪挡住了谁
+# ## 2. Whom the clip stops · 谁被裁剪了
 #
 # A clip fraction says how many tokens got no gradient. *Which* they were says
 # more: of the tokens of **good** responses (A > 0), the share whose ratio is
@@ -340,8 +340,9 @@ _check("informative_rows", informative_rows, seed=8352)
 #
 # with $\tau$ = `tau_pos` where A > 0 and `tau_neg` elsewhere. Its gradient by
 # the logprob is $-4 s (1 - s)\, r A$ with $s = \sigma(\tau (r - 1))$: PPO's at
-# r = 1, fading to both sides, never quite 0. Return the loss of each token, 0
-# in the padding.
+# r = 1. The factor 4 s (1 - s) fades to both sides; times r the whole rises on,
+# up to r of about 2, and fades from there. Return the loss of each token, 0 in
+# the padding.
 #
 # 7 minutes, 3 points.
 
@@ -458,18 +459,18 @@ _check("cispo_loss", cispo_loss, seed=8446)
 # === BEGIN MARK SCHEME ===
 # canary: TINYRL-CANARY-lab08-open-scheme
 #
-# 1. Old and new policy are two engines, so ratios differ from 1 at once. A
-#    mistake was sampled where the engine gave it more probability than the
-#    trainer does (that is why it was sampled), so its ratio is below 0.8, its
-#    advantage is negative: the clip takes it for pushed down already.
+# 1. Old and new policy are two engines, so ratios differ from 1 at once. Most
+#    mistakes were sampled where the engine gave them more probability than the
+#    trainer does (that is why), so their ratio is often below 0.8, their
+#    advantage is negative: the clip takes them for pushed down already.
 # 2. What is left of a failed response are its right tokens, whose ratio is near
 #    1, with the same negative advantage: they are pushed down and nothing
 #    pushes the mistakes down. The policy unlearns what was right.
-# 3. Any two that each change one thing: the same rollouts with old logprobs
-#    recomputed in the trainer; the engine's old logprobs with the clip opened
-#    (0.1 to 10), a soft gate, or CISPO. Both learn if the centre of the clip is
-#    the cause, both fail if the samples are worthless. (BF16 rollouts alone do
-#    not tell: they mend both.) Half a point for one.
+# 3. Any two that each change one thing: the same INT4 engine and prompts with
+#    old logprobs recomputed in the trainer; the engine's old logprobs with the
+#    clip opened (0.1 to 10), a soft gate, or CISPO. Both learn if the centre of
+#    the clip is the cause, both fail if the samples are worthless. (BF16
+#    rollouts alone do not tell: they mend both.) Half a point for one.
 # 4. A narrower clip at the same wrong centre: nearly every response lies
 #    outside before any update, most are stopped. It is no cure, and no ratio
 #    removes the mismatch. Recompute old logprobs (a forward pass), weigh old
@@ -481,21 +482,21 @@ _check("cispo_loss", cispo_loss, seed=8446)
 # ### BEGIN SOLUTION
 # canary: TINYRL-CANARY-lab08-open-answer
 #
-# The ratio compares two engines, so it is off 1 before any update. A mistake is
-# sampled where the engine likes it more than the trainer does: its ratio is
-# below 0.8, its advantage negative, and the clip stops it as if it had been
-# punished already. Right tokens of the same failed responses have ratios near 1
-# and keep their negative advantage. So the gradient that is left pushes down
-# what was right and leaves the mistakes alone; the policy unlearns, its entropy
-# rises. Two controls. First: the same INT4 rollouts, old logprobs recomputed by
-# the trainer. Second: the engine's logprobs kept, the clip opened to 0.1 to 10.
-# If the centre of the clip is the cause, both learn; if the samples are
-# worthless, both fail. GSPO with the paper's width is a far narrower band
-# around the same wrong centre: nearly every response is outside it before the
-# first update. It averages the mismatch, it does not remove it. In production:
-# recompute, which costs a forward pass, add a bounded weight old over rollout
-# outside the loss if the trainer's policy is what is wanted, and let a clip
-# fraction above 0 at the first mini-batch be an alarm.
+# The ratio compares two engines, so it is off 1 before any update. Most
+# mistakes are sampled where the engine likes them more than the trainer does:
+# their ratio is below 0.8, their advantage negative, and the clip stops them as
+# if they had been punished already. Right tokens of the same failed responses
+# have ratios near 1 and keep their negative advantage. So the gradient that is
+# left pushes down what was right and leaves the mistakes alone; the policy
+# unlearns, its entropy rises. Two controls. First: the same INT4 engine, old
+# logprobs recomputed by the trainer. Second: the engine's logprobs kept, the
+# clip opened to 0.1 to 10. If the centre of the clip is the cause, both learn;
+# if the samples are worthless, both fail. GSPO with the paper's width is a far
+# narrower band around the same wrong centre: nearly every response is outside
+# it before the first update. It averages the mismatch, it does not remove it.
+# In production: recompute, which costs a forward pass, add a bounded weight old
+# over rollout outside the loss if the trainer's policy is what is wanted, and
+# let a clip fraction above 0 at the first mini-batch be an alarm.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -55,6 +55,14 @@ def test_the_count_of_seeds_is_said(capsys):
     assert "mean of 3 seeds: 7 8 9" in capsys.readouterr().out
 
 
+def test_what_is_counted_has_its_name(capsys):
+    claim("it", [7.0, 8.0], between=(6, 11), how="every", of="batches", control=[1.0, 2.0])
+    out = capsys.readouterr().out
+    assert "7 8 (every one of 2 batches)" in out
+    assert "1 2 (every one of 2 batches)" in out
+    assert "seeds" not in out
+
+
 def test_a_claim_without_bounds_or_values_is_refused():
     with pytest.raises(ValueError, match="'it' has no bounds"):
         claim("it", 1.0)

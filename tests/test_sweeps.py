@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinyrl import sweeps
+from tinyrl import runs, sweeps
 from tinyrl.checkpoints import load as checkpoint
 from tinyrl.correction import Correction
 from tinyrl.recipe import Recipe
-from tinyrl.runs import Run, Settings, advance, begin, load
+from tinyrl.runs import Run, Settings, advance, begin, evaluate, load
+from tinyrl.stack import PRESETS
 from tinyrl.sweeps import curves, experiment, paired, sampled, spread, sweep, trained
 from tinyrl.tasks import CumSum
 
@@ -40,6 +41,24 @@ def test_every_arm_on_every_seed_is_the_run_by_itself() -> None:
         assert [run.settings.seed for run in runs[arm]] == [4, 1]
         assert runs[arm] == [alone(settings, 4), alone(settings, 1)]
     assert all(torch.equal(before[name], w) for name, w in model.state_dict().items())
+
+
+def test_arms_with_equal_stacks_are_evaluated_once_before_they_begin(monkeypatch) -> None:
+    seen = []
+
+    def counted(trainer, settings):
+        seen.append(settings.seed)
+        return evaluate(trainer, settings)
+
+    monkeypatch.setattr(runs, "evaluate", counted)
+    other = replace(BASE, steps=0, rollout_stack=PRESETS["int4_weights"])
+    arms = {"a": replace(BASE, steps=0), "b": replace(BASE, steps=0, staleness=2)}
+    found = experiment(checkpoint("sft"), TASK, arms | {"other": other}, [3, 4])
+    assert seen == [3, 3, 4, 4]
+    for name, some in found.items():
+        for run in some:
+            settings = replace({**arms, "other": other}[name], seed=run.settings.seed)
+            assert run == begin(checkpoint("sft"), TASK, settings)
 
 
 def test_seed_by_seed_so_that_what_is_there_can_be_compared() -> None:

@@ -211,10 +211,15 @@ def load(path: Path | str) -> Run:
         raise ValueError(f"{path} holds no run that can be read: {error}") from None
 
 
-def begin(model: GPT, task: Task, settings: Settings) -> Run:
-    """A run before its first step; the model is copied."""
+def begin(
+    model: GPT, task: Task, settings: Settings, before: Evaluation | None = None
+) -> Run:
+    """A run before its first step; the model is copied.
+
+    `before` is what `evaluate` would find, where that is known.
+    """
     trainer = settings.trainer(deepcopy(model), task)
-    before = evaluate(trainer, settings)
+    before = before or evaluate(trainer, settings)
     start = snapshot(trainer)
     return Run(settings, repr(task), model.config, digest(model), (), (before,), start)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .model import GPT
-from .runs import Run, Settings, advance, begin, digest, load
+from .runs import Evaluation, Run, Settings, advance, begin, digest, load
 from .tasks import Task
 
 Runs = dict[str, list[Run]]
@@ -43,10 +43,11 @@ def sweep(
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must differ, not {list(seeds)}")
     names = _names(arms)
+    known: dict[object, Evaluation] = {}
     for seed in seeds:
         for arm, settings in arms.items():
             path = None if folder is None else Path(folder, f"{names[arm]}-{seed}.run")
-            start = _taken_up(model, task, replace(settings, seed=seed), path)
+            start = _taken_up(model, task, replace(settings, seed=seed), path, known)
             yield arm, start
             for run in advance(start, task, path):
                 yield arm, run
@@ -162,10 +163,23 @@ def _by_seed(runs: Sequence[Run]) -> dict[int, Run]:
     return found
 
 
-def _taken_up(model: GPT, task: Task, settings: Settings, path: Path | None) -> Run:
-    """The run in the file, if there is one, and it is the one that is asked for."""
+def _taken_up(
+    model: GPT,
+    task: Task,
+    settings: Settings,
+    path: Path | None,
+    known: dict[object, Evaluation],
+) -> Run:
+    """The run in the file, if there is one, and it is the one that is asked for.
+
+    `known` are evaluations of `model` itself: arms with equal stacks begin with the same.
+    """
     if path is None or not path.exists():
-        return begin(model, task, settings)
+        stacks = settings.rollout_stack, settings.train_stack
+        same = settings.seed, *stacks, settings.prompts
+        run = begin(model, task, settings, known.get(same))
+        known[same] = run.evaluations[0]
+        return run
     run = load(path)
     if run.settings != settings:
         names = [f.name for f in fields(Settings)]

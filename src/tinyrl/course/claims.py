@@ -40,22 +40,24 @@ def claim(
     equal: float | None = None,
     control: Values | None = None,
     how: Literal["mean", "every", "paired"] = "mean",
+    of: str = "seeds",
 ) -> None:
     """Check `value` against its bounds, print it, raise `ClaimFailed` if it is off.
 
     With several values, one a seed, the bounds hold for their "mean", for "every" one, or
     for every difference of a "paired" comparison (give the differences). Bounds include
-    their ends. `control` must fall outside.
+    their ends. `control` must fall outside. `of` says what the values are one of each of,
+    if not seeds.
     """
     values = _floats(value)
     low, high = _bounds(name, between, at_least, at_most, equal)
     holds = _inside(values, low, high, how)
-    told = _told(values, how)
+    told = _told(values, how, of)
     control_told, fooled = "", False
     if control is not None:
         controls = _floats(control)
         fooled = _inside(controls, low, high, how)
-        control_told = f"; control {_told(controls, how)}"
+        control_told = f"; control {_told(controls, how, of)}"
     shown = f"{told}, claimed {_range(low, high)}{control_told}"
     line = f"{name}: {shown}"
     _record(name, values, low, high, holds and not fooled)
@@ -97,11 +99,11 @@ def _inside(values: list[float], low: float, high: float, how: str) -> bool:
     return all(low <= v <= high for v in tested)  # NaN is never inside
 
 
-def _told(values: list[float], how: str) -> str:
+def _told(values: list[float], how: str, of: str) -> str:
     if len(values) == 1:
         return f"{values[0]:.4g}"
     each = " ".join(f"{v:.3g}" for v in values)
-    n = f"{len(values)} seeds"
+    n = f"{len(values)} {of}"
     if how == "mean":
         return f"{sum(values) / len(values):.4g} (mean of {n}: {each})"
     return f"{each} ({'every one' if how == 'every' else 'paired'} of {n})"

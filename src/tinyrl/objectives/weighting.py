@@ -29,7 +29,8 @@ def sapo(
         L = -1/G sum_i 1/|y_i| sum_t f(r_t) A_t
 
     Its gradient by log pi is -A r 4 s (1 - s) with s = sigmoid(tau (r - 1)): that of
-    REINFORCE at r = 1, fading to both sides, for bad tokens a little sooner. The paper's
+    REINFORCE at r = 1. The gate 4 s (1 - s) fades to both sides, for bad tokens a little
+    sooner; times r it rises on, to about 1.6 near r = 2, and fades from there. The paper's
     temperatures, which verl and TRL have as defaults too.
     """
     constant = checked_length(aggregation, length)

@@ -124,8 +124,8 @@ MISTAKES: Mistakes = {
         Words(
             en="You stop the tokens that PPO would stop. In CISPO a weight is only made "
             "smaller or larger; every token learns.",
-            zh="你把 PPO 会截住的 token 停掉了。CISPO 只改变权重的大小，每个 token 都学习"
-            "。",
+            zh="你去掉了 PPO 会裁剪的 token 的梯度。CISPO 只改变权重的大小，每个 token 都学"
+            "习。",
         ),
     ),
     "masked": (

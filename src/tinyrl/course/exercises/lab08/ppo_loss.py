@@ -234,7 +234,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The values are right, but the clip stops no gradient: a token outside the "
             "band must get none.",
-            zh="数值正确，但裁剪没有截住梯度：区间之外的 token 不应有梯度。",
+            zh="数值正确，但裁剪没有使梯度为 0：区间之外的 token 不应有梯度。",
         ),
     ),
     "mean": (

@@ -134,7 +134,7 @@ MISTAKES: Mistakes = {
             en="You divide both counts by all tokens, as a clip fraction does. Whom the "
             "clip stops is seen when each is a share of its own kind: good tokens of good "
             "ones, bad of bad ones.",
-            zh="两个计数你都除以了全部 token，那是裁剪比例。要看裁剪挡住了谁，应当各除以自"
+            zh="两个计数你都除以了全部 token，那是裁剪比例。要看谁被裁剪了，应当各除以自"
             "己那一类：好的除以好的，坏的除以坏的。",
         ),
     ),
@@ -159,7 +159,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You count ratios outside on either side. A good token is stopped only "
             "above 1 + eps_high, a bad one only below 1 - eps_low.",
-            zh="你把两侧之外的都算上了。好的 token 只在高于 1 + eps_high 时被截住，坏的只在"
+            zh="你把两侧之外的都算上了。好的 token 只在高于 1 + eps_high 时被裁剪，坏的只在"
             "低于 1 - eps_low 时。",
         ),
     ),
@@ -168,7 +168,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The sides are swapped. With A > 0 the ratio is pushed up, and is stopped "
             "above; on the other side it must stay free.",
-            zh="两侧写反了。A > 0 时比值被推高，在上方被截住；另一侧必须保持自由。",
+            zh="两侧写反了。A > 0 时比值被推高，在上方被裁剪；另一侧必须保持自由。",
         ),
     ),
     "log_space": (
@@ -200,7 +200,7 @@ MISTAKES: Mistakes = {
         lambda *args: tuple(1 - share for share in reference(*args)),
         Words(
             en="These are the shares that are not stopped.",
-            zh="这是没有被截住的比例。",
+            zh="这是没有被裁剪的比例。",
         ),
     ),
     "row_means": (
@@ -223,7 +223,7 @@ MISTAKES: Mistakes = {
         Words(
             en="A response with advantage 0 is counted as bad. It is pushed nowhere, so "
             "nothing of it can be stopped: it belongs to neither.",
-            zh="advantage 为 0 的回答被算成了坏的。它不被推向任何方向，也就谈不上被截住：两"
+            zh="advantage 为 0 的回答被算成了坏的。它不被推向任何方向，也就谈不上被裁剪：两"
             "类都不属于。",
         ),
     ),
@@ -238,13 +238,13 @@ MISTAKES: Mistakes = {
 
 ANCHORED = Words(
     en="before the first update every ratio is 1: no band is too narrow, even of width 0",
-    zh="第一次更新之前比值都是 1：区间再窄（宽度为 0）也没有 token 被截住",
+    zh="第一次更新之前比值都是 1：区间再窄（宽度为 0）也没有 token 被裁剪",
 )
 ZERO = Words(en="two responses have advantage 0", zh="有两条回答的 advantage 为 0")
 ALL_GOOD = Words(en="every response is good", zh="每条回答都是好的")
 ONE_EACH = Words(
     en="one good token and one bad one, both stopped",
-    zh="好坏 token 各一个，都被截住",
+    zh="好坏 token 各一个，都被裁剪",
 )
 ALL_BAD = Words(en="every response is bad", zh="每条回答都是坏的")
 
@@ -284,7 +284,7 @@ def cases(generator: Generator) -> list[Case]:
 
 EXERCISE = Exercise(
     name="stopped_shares",
-    title=Words(en="Whom the clip stops", zh="裁剪挡住了谁"),
+    title=Words(en="Whom the clip stops", zh="谁被裁剪了"),
     reference=reference,
     returns=("good", "bad"),
     cases=cases,
@@ -294,7 +294,7 @@ EXERCISE = Exercise(
         Words(
             en="Two questions, each with its own denominator. At which border is a token "
             "stopped that is pushed up?",
-            zh="两个问题，各有各的分母。被推高的 token 在哪个边界被截住？",
+            zh="两个问题，各有各的分母。被推高的 token 在哪个边界被裁剪？",
         ),
         Words(
             en="Good tokens: A > 0 and real; of these, r > 1 + eps_high. Bad ones: A < 0; "

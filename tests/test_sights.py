@@ -1,0 +1,51 @@
+"""What a number makes of a fault, and how it is drawn."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from tinyrl.course.sights import BLIND, DROWNED, SEES, draw_sights, sight, sights
+from tinyrl.intervals import Interval
+
+
+def test_a_number_sees_is_drowned_or_blind() -> None:
+    equal, healthy = Interval(1e-9, 0.0, 2e-9), Interval(0.01, 0.008, 0.012)
+    for found, wanted in (
+        (Interval(0.1, 0.05, 0.2), SEES),
+        (Interval(0.1, 0.01, 0.2), DROWNED),
+        (Interval(0.005, 0.004, 0.006), DROWNED),
+        (Interval(0.1, 0.0, 0.2), BLIND),
+        (Interval(-0.1, -0.2, -0.05), SEES),
+    ):
+        assert sight(found, equal, healthy) == wanted
+    one = Interval(0.9999, 0.9998, 1.0)
+    assert sight(Interval(0.5, 0.4, 0.6), one, Interval(0.99, 0.98, 0.999)) == SEES
+    nearer = Interval(1e-12, 0.0, 1e-11), Interval(1e-9, 5e-10, 2e-9)
+    assert sight(*nearer, healthy) == BLIND, "smaller than that of equal policies"
+
+
+def test_the_worst_batch_decides() -> None:
+    seen, unseen = Interval(1.0, 0.9, 1.1), Interval(1.0, 0.0, 2.0)
+    zero, small = Interval(0.0, 0.0, 0.0), Interval(0.1, 0.1, 0.2)
+    found = {
+        "equal": {"k3": [zero, zero]},
+        "healthy": {"k3": [small, small]},
+        "a": {"k3": [seen, seen]},
+        "b": {"k3": [seen, unseen]},
+    }
+    grid = sights(found, ["k3"], equal="equal", healthy="healthy")
+    assert grid.tolist() == [[DROWNED, SEES, BLIND]]
+
+
+def test_of_a_number_that_is_1_what_is_missing_is_written() -> None:
+    one, near, off = (Interval(x, x, x) for x in (1.0, 0.9998, 0.75))
+    zero, small, large = (Interval(x, x, x) for x in (0.0, 0.01, 0.5))
+    found = {
+        "equal": {"ess": [one], "k3": [zero]},
+        "healthy": {"ess": [near], "k3": [small]},
+        "a": {"ess": [off], "k3": [large]},
+    }
+    axes = Figure().subplots()
+    draw_sights(axes, found, ["ess", "k3"], equal="equal", healthy="healthy")
+    assert [t.get_text() for t in axes.texts] == ["0.0002", "0.25", "0.01", "0.5"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["1 - ess", "k3"]
