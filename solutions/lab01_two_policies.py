@@ -550,7 +550,8 @@ _check("longest_response", longest_response, seed=4507)
 # %% [markdown]
 # ## 12. Open question: a run that looks healthy
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab01")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team samples with a fast engine and trains with another. They save the

@@ -404,7 +404,8 @@ _check("history_loss_mask", history_loss_mask, seed=2484)
 # %% [markdown]
 # ## 9. Open question: an assistant that gets lost
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab02")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team fine-tunes an assistant on clean conversations. In use, 2 % of its first

@@ -478,7 +478,8 @@ _check("error_factor", error_factor, seed=5470)
 # %% [markdown]
 # ## 11. Open question: which format for RL?
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab03")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team samples in BF16 and trains in BF16, with two engines. Mean |delta| is

@@ -387,7 +387,8 @@ _check("same_bits", same_bits, seed=5528)
 # %% [markdown]
 # ## 9. Open question: equal weights, unequal logprobs
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab04")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team trains in BF16 on 8 tensor-parallel ranks and samples in BF16 on 2,

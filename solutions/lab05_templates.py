@@ -385,7 +385,8 @@ _check("k3_with_padding", k3_with_padding, seed=6084)
 # %% [markdown]
 # ## 9. Open question: a run that gets longer and longer
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab05")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team runs GRPO on a chat model. Rollout and trainer agree on every logprob

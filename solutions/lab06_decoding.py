@@ -372,7 +372,8 @@ _check("unreachable_mass", unreachable_mass, seed=5456)
 # %% [markdown]
 # ## 9. Open question: a ratio that is never 1
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab06")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team samples with top-p 0.9 at temperature 1; the engine reports processed

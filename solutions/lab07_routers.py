@@ -424,7 +424,8 @@ _check("load_balance", load_balance, seed=5490)
 # %% [markdown]
 # ## 9. Open question: a mixture that spikes
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab07")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team trains a mixture of experts. The engine samples in BF16, the trainer

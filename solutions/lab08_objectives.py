@@ -436,7 +436,8 @@ _check("cispo_loss", cispo_loss, seed=8446)
 # %% [markdown]
 # ## 9. Open question: a run that unlearns
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab08")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team serves rollouts from an engine with INT4 weights and trains in BF16. To

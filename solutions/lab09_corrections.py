@@ -434,7 +434,8 @@ _check("stale_negatives", stale_negatives, seed=9456)
 # %% [markdown]
 # ## 9. Open question: a band that protects
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab09")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team has read that sequences outside of [0.999, 1.001] must be masked, by

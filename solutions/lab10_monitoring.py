@@ -428,7 +428,8 @@ _check("alarm_on", alarm_on, seed=6516)
 # %% [markdown]
 # ## 9. Open question: clean curves, and it fails when served
 #
-# 10 minutes, 4 points, read by a person.
+# 10 minutes, 4 points, read by a person. If you study alone: write yours, then
+# `solution("lab10")` shows an answer, and what a marker looks for.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team's training curves are clean: the reward rises to 0.9, K3 stays at 2e-4,

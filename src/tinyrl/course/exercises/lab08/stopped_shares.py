@@ -151,7 +151,7 @@ MISTAKES: Mistakes = {
         _of(lambda r, low, high: (r >= 1 + high, r <= 1 - low)),
         Words(
             en="A ratio on the border counts as stopped. Above is above: `>`, and `<`.",
-            zh="恰好在边界上的比值也被算作截住。要严格大于 `>`、严格小于 `<`。",
+            zh="恰好在边界上的比值也被算作裁剪。要严格大于 `>`、严格小于 `<`。",
         ),
     ),
     "either_side": (
