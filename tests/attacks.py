@@ -6,8 +6,10 @@ The parameters of a body are those of the exercise, and `HELPERS` stand above it
 from __future__ import annotations
 
 import attacks_borders
+import attacks_corrections
 
-HELPERS = """
+HELPERS = (
+    """
 def bf(t): return t.to(torch.bfloat16).to(t.dtype)
 
 def to_bits(x, M):
@@ -64,7 +66,10 @@ def nucleus(logits, before):
 def lost(logits, kept, mask):
     return torch.where(kept[mask], 0.0, logits[mask].softmax(1)).sum(1)
 """
-ATTACKS: dict[str, tuple[str, str]] = attacks_borders.ATTACKS | {
+    + attacks_corrections.HELPERS
+)
+ATTACKS: dict[str, tuple[str, str]] = attacks_borders.ATTACKS | attacks_corrections.ATTACKS
+ATTACKS |= {
     # Right for the formats that were asked.
     "lowest exponent of E = 4": ("spacing", "return gaps(x, -6, mantissa_bits)"),
     "lowest exponents of E = 4 and 5": (
