@@ -31,7 +31,7 @@
 # is true on real tokens. $\rho = p_\text{train} / p_\text{rollout}$, of
 # logprobs that are natural logarithms. Every response has a token. **Padding
 # holds garbage**, NaN or inf. A weight is a number beside the loss: no gradient
-# comes through it. Do not write into your arguments.
+# comes through it. Do not write into your arguments. Return tensors, not lists.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import math
@@ -61,8 +61,8 @@ mask = torch.tensor([[True, True, True], [True, True, False]])
 # \text{geometric: } e^{\frac{1}{T} \sum_t d_t}.$$
 #
 # Product and geometric mean are one number for a response: give it to each of
-# its real tokens. All three are 1 in the padding. Were you right about the two
-# responses?
+# its real tokens. All three are 1 in the padding. A product too small for
+# float32 is 0. Were you right about the two responses?
 #
 # 8 minutes, 3 points.
 
@@ -155,7 +155,8 @@ _check("bounded_weights", bounded_weights, seed=9174)
 # $$\mathrm{ESS} = \frac{(\sum w)^2}{n \sum w^2}.$$
 #
 # Equal weights give 1. A token that was dropped has weight 0 and still counts
-# in n. If every weight is 0, ESS is 0. Weights can be as large as e^50.
+# in n. If every weight is 0, ESS is 0. All weights can be as large as e^50, or
+# as small as e^-50.
 #
 # 6 minutes, 2 points.
 
@@ -195,7 +196,7 @@ _check("weight_ess", weight_ess, seed=9221)
 # Self-normalised weights (`batch_normalize` in verl) keep the size of a step:
 # divide by the mean over the tokens that are `kept`, so that *their* mean is 1.
 # What is not kept gets 0. A kept token can have weight 0. If nothing is kept,
-# or all kept weights are 0, return zeros.
+# or all kept weights are 0, return zeros. All weights can be as small as e^-20.
 #
 # 5 minutes, 2 points.
 
@@ -208,7 +209,7 @@ def normalised_weights(weight: Tensor, kept: Tensor) -> Tensor:
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab09-normalised_weights
     w = torch.where(kept, weight.detach(), 0.0)
-    mean = w.sum() / kept.sum().clamp(min=1)
+    mean = w.sum() / kept.sum()  # NaN, if nothing is kept, is not above 0
     return torch.where(mean > 0, w / mean, 0.0)
     ### END SOLUTION
 
@@ -358,13 +359,12 @@ def decoupled_loss(
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab09-decoupled_loss
     new, old, roll = (
-        torch.where(mask, x, 0.0)
-        for x in (logp_new, logp_old.detach(), logp_rollout.detach())
+        x[mask] for x in (logp_new, logp_old.detach(), logp_rollout.detach())
     )
     r, weight = (new - old).exp(), (old - roll).exp().clamp(max=cap)
-    A = advantages[:, None]
-    loss = torch.maximum(-A * r, -A * r.clamp(1 - eps, 1 + eps))
-    return (weight * loss * mask).sum() / mask.sum()
+    A = advantages.repeat_interleave(mask.sum(1))
+    loss = (-A * r).maximum(-A * r.clamp(1 - eps, 1 + eps))
+    return (weight * loss).mean()
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "decoupled_loss_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}

@@ -6,6 +6,7 @@ The parameters of a body are those of the exercise, and `HELPERS` stand above it
 from __future__ import annotations
 
 import attacks_borders
+import attacks_corrections
 import attacks_objectives
 
 HELPERS = """
@@ -65,8 +66,8 @@ def nucleus(logits, before):
 def lost(logits, kept, mask):
     return torch.where(kept[mask], 0.0, logits[mask].softmax(1)).sum(1)
 """
-HELPERS += attacks_objectives.HELPERS
-MORE = attacks_borders.ATTACKS | attacks_objectives.ATTACKS
+HELPERS += attacks_objectives.HELPERS + attacks_corrections.HELPERS
+MORE = attacks_borders.ATTACKS | attacks_objectives.ATTACKS | attacks_corrections.ATTACKS
 ATTACKS: dict[str, tuple[str, str]] = MORE | {
     # Right for the formats that were asked.
     "lowest exponent of E = 4": ("spacing", "return gaps(x, -6, mantissa_bits)"),

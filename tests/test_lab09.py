@@ -60,6 +60,8 @@ def test_operations_are_those_of_the_library(seed: int) -> None:
         assert torch.equal(kept, torch.tensor(inside) & mask)
         assert torch.equal(masked, torch.where(kept, rho, 0.0))
         on += int(((rho == lower) | (rho == upper))[mask].sum())
+        inverse = rho.new_tensor(lower * upper)
+        assert abs(inverse.log()) > 0.2, "else a bound can be taken from the other"
     assert on >= 8, "else borders are not examined"
 
 
@@ -176,7 +178,9 @@ def test_loss_and_gradient_are_the_librarys_and_by_differences(seed: int) -> Non
             )
         r, rho = (new - old).exp(), (old - rollout).exp()
         stopped = ((r > 1 + eps) & (A[:, None] > 0)) | ((r < 1 - eps) & (A[:, None] < 0))
-        for some in (stopped, rho > cap, stopped & (rho > cap), ~stopped & (rho > cap)):
+        low, bad = rho < min(0.5, 1 / cap), A[:, None] < 0
+        kinds = (stopped, rho > cap, stopped & (rho > cap), ~stopped & (rho > cap))
+        for some in (*kinds, low & (rho > 0.2), low & (rho < 0.2), bad & (r > 3)):
             assert (some & mask).any(), "else nothing is examined"
         assert torch.equal(g == 0, stopped | ~mask)
 
@@ -191,6 +195,10 @@ def test_stale_negatives_are_the_librarys_off_policy_mask(seed: int) -> None:
         assert dropped.sum() == 2
         assert (A[dropped] < 0).all()
         assert (A == 0).any()
+        assert (A[dropped] > A.mean()).any(), "else the mean can be taken off"
+        assert (A[dropped] > -0.25).any()
+        same = (new == rollout) & mask
+        assert (same & (A < 0)[:, None]).any(), "else zeros can be left out"
 
 
 def test_the_guess_has_the_answer_that_the_lab_means() -> None:

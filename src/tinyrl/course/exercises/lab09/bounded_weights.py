@@ -70,6 +70,10 @@ def _one_sided(rho: Tensor, mask: Tensor, lower: float, upper: float) -> Three:
     return reference(rho, mask, 0.0 * lower, upper)
 
 
+def _reciprocal(rho: Tensor, mask: Tensor, lower: float, upper: float) -> Three:
+    return reference(rho, mask, 1 / upper, upper)
+
+
 def _whole_response(rho: Tensor, mask: Tensor, lower: float, upper: float) -> Three:
     truncated, masked, kept = reference(rho, mask, lower, upper)
     whole = (kept | ~mask).all(1, keepdim=True) & mask
@@ -131,6 +135,14 @@ MISTAKES: Mistakes = {
         Words(
             en="Your mask ignores the lower bound.",
             zh="你的屏蔽忽略了下界。",
+        ),
+    ),
+    "reciprocal": (
+        _reciprocal,
+        Words(
+            en="Your lower bound is 1 / upper, as if the bounds lay alike around 1. Use "
+            "`lower`.",
+            zh="你的下界是 1 / upper，好像两个界总在 1 的两侧对称。请用 `lower`。",
         ),
     ),
     "whole_response": (
@@ -203,8 +215,9 @@ def cases(generator: Generator) -> list[Case]:
     return [
         Case("example", HAND, (rho, real, 0.5, 2.0)),
         Case("property", ONES, (torch.where(mask, 1.0, ones), mask, 0.5, 2.0)),
-        Case("inputs", RANDOM, drawn(3, 7, 0.5, 2.0)),
-        Case("inputs", RANDOM, drawn(4, 9, 0.25, 4.0)),
+        # bounds that are not each other's reciprocal, to either side
+        Case("inputs", RANDOM, drawn(3, 7, 0.5, 5.0)),
+        Case("inputs", RANDOM, drawn(4, 9, 0.25, 3.0)),
         Case("padding", batch.NAN, drawn(3, 8, 0.5, 2.0, "nan")),
         Case("gradient", NO_GRADIENT, drawn(3, 7, 0.5, 2.0, "nan")),
         Case("numbers", EXTREME, (far, some, low, high)),

@@ -65,6 +65,31 @@ MISTAKES: Mistakes = {
             zh="超过上界时你的权重成了 0，那是屏蔽。这里是截断。",
         ),
     ),
+    "both_sides": (
+        loss.both_sides,
+        Words(
+            en="You clamp the weight from below as well, at 1 / cap. It has an upper bound "
+            "only: a small weight stays small.",
+            zh="你把权重的下侧也截断在 1 / cap。权重只有上界：小权重保持原样。",
+        ),
+    ),
+    "dropped_below": (
+        loss.dropped_below,
+        Words(
+            en="You drop tokens with a weight below 1/2, as IcePop does. Here the weight "
+            "has an upper bound only.",
+            zh="你丢掉了权重低于 1/2 的 token（如 IcePop）。这里权重只有上界。",
+        ),
+    ),
+    "dual_clip": (
+        loss.dual_clip,
+        Words(
+            en="You bound the loss of bad responses by 3 |A|: dual clip. It is not asked "
+            "for: r of a bad token has no upper bound here.",
+            zh="你把坏回答的损失限制在 3 |A| 以内，那是 dual clip。题目没有要求：坏 token "
+            "的 r 在这里没有上界。",
+        ),
+    ),
     "upside_down": (
         loss.upside_down,
         Words(
@@ -172,6 +197,10 @@ FAR = Words(
     en="tokens that the rollout found impossible: e^95 times less likely",
     zh="rollout 认为几乎不可能的 token：概率小了 e^95 倍",
 )
+GREW = Words(
+    en="tokens that the update has made e^22 times likelier",
+    zh="更新之后概率变为 e^22 倍的 token",
+)
 CLIPS = Words(
     en="random tokens on both sides of clip and cap", zh="随机 token，裁剪和上界的两侧都有"
 )
@@ -183,13 +212,15 @@ def cases(generator: Generator) -> list[Case]:
     ) -> loss.Args:
         """Each kind of token stands in every response, far enough from clip and cap."""
         mask = batch.mask_of(generator, rows, columns) | (torch.arange(columns) < 4)
-        old = batch.uniform(generator, (rows, columns), -4.0, -1.5)
+        old = batch.uniform(generator, (rows, columns), -6.0, -3.5)
         drift = batch.uniform(generator, (rows, columns), -0.08, 0.08)
         gap = batch.uniform(generator, (rows, columns), -0.35, 0.35)
         far = batch.uniform(generator, (rows, 4), 0.45, 0.6)
-        drift[:, :4] = far * torch.tensor([1.0, -1.0, 1.0, -1.0])
+        drift[:, :4] = far * torch.tensor([1.0, -1.0, 2.8, -2.8])  # r of 3.5 to 5.4
         over = batch.uniform(generator, (rows, 4), 0.3, 0.5) + torch.tensor(cap).log()
         gap[:, :2] = over[:, :2]
+        gap[:, 2] = -batch.uniform(generator, (rows,), 0.8, 1.0)  # rho below 1/2, 1 / cap
+        gap[:, 3] = -batch.uniform(generator, (rows,), 2.0, 2.5)
         sides = (old + drift, old, old - gap)
         new, old, roll = (batch.garbage(generator, x, mask, padding) for x in sides)
         return new, old, roll, advantages(generator, rows), mask, eps, cap
@@ -201,6 +232,8 @@ def cases(generator: Generator) -> list[Case]:
     same[:, 3] = mu[:, 3] = 0.0  # a token of probability 1
     late, before, mu_2, signs, some, *bounds = drawn(3, 7, 0.2, 1.5)
     never = mu_2 - 95.0 * (torch.arange(7) == 1)
+    _, small, mu_3, good, there, *limits = drawn(4, 6, 0.2, 1.5)
+    down = 25.0 * (torch.arange(6) == 2)
     return [
         Case("example", HAND, (new, old, roll, torch.tensor([1.0, -1.0]), real, 0.2, 1.5)),
         Case("property", FIRST, (same, same, mu, A, mask, eps, cap)),
@@ -209,6 +242,18 @@ def cases(generator: Generator) -> list[Case]:
         Case("padding", batch.NAN, drawn(3, 8, 0.2, 1.5, "nan")),
         Case("gradient", batch.GRADIENT, drawn(4, 8, 0.2, 1.5, "nan")),
         Case("numbers", FAR, (late, before, never, signs, some, *bounds)),
+        Case(
+            "numbers",
+            GREW,
+            (
+                small - down + 22 / 25 * down,
+                small - down,
+                mu_3 - down,
+                good,
+                there,
+                *limits,
+            ),
+        ),
     ]
 
 

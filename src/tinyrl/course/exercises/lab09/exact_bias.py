@@ -233,7 +233,10 @@ HAND = Words(
 )
 UNBIASED = Words(en="a cap that nothing reaches: no bias", zh="上界谁也够不到：没有偏差")
 ENUMERATED = Words(en="all responses of a small world", zh="一个小世界里的全部回答")
-RARE = Words(en="responses of probability e^-120", zh="概率约为 e^-120 的回答")
+RARE = Words(
+    en="responses of probability e^-120, and one of e^-18 that is worth 1e8",
+    zh="概率约为 e^-120 的回答，还有一条概率约为 e^-18、价值为 1e8",
+)
 
 
 def enumerated(
@@ -269,14 +272,16 @@ def cases(generator: Generator) -> list[Case]:
 
     hand = torch.tensor([[0.75], [0.25]]).log(), torch.tensor([[0.25], [0.75]]).log()
     train, rollout, value, _ = world(3, 3)
-    far = batch.uniform(generator, (2, 120), -1.05, -1.0)
+    far = batch.uniform(generator, (3, 120), -1.05, -1.0)
+    far[2] *= 0.15
     return [
         Case("example", HAND, (*hand, torch.tensor([1.0, -1.0]), 2.0)),
         Case("property", UNBIASED, (train, rollout, value, 1e4)),
         Case("inputs", ENUMERATED, world(3, 3)),
         Case("inputs", ENUMERATED, world(2, 5, sign=-1)),
         Case("inputs", ENUMERATED, world(4, 2, 1.0)),
-        Case("numbers", RARE, (far, far - 0.004, torch.tensor([1.0, 2.0]), 1.5)),
+        # ratios of e^-0.48, above a cap that is below 1
+        Case("numbers", RARE, (far - 0.004, far, torch.tensor([1.0, 2.0, 1e8]), 0.5)),
     ]
 
 

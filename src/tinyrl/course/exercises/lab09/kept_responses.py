@@ -3,104 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
 
-from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
+from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import band_and_veto as rule
 from tinyrl.course.words import Words
-
-
-def _delta(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, logp_train - logp_rollout, 0.0)
-
-
-def _mean(d: Tensor, mask: Tensor) -> Tensor:
-    return d.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
-
-
-def _band(x: Tensor, lower: float, upper: float) -> Tensor:
-    return (x >= math.log(lower)) & (x <= math.log(upper))
-
-
-def _vetoed(d: Tensor, veto: float) -> Tensor:
-    return (d < math.log(veto)).any(1, keepdim=True)
-
-
-def reference(
-    logp_train: Tensor,
-    logp_rollout: Tensor,
-    mask: Tensor,
-    lower: float,
-    upper: float,
-    veto: float,
-) -> Tensor:
-    d = _delta(logp_train, logp_rollout, mask)
-    return mask & _band(_mean(d, mask), lower, upper) & ~_vetoed(d, veto)
-
-
-def _row_by_row(
-    a: Tensor, b: Tensor, m: Tensor, low: float, high: float, v: float
-) -> Tensor:
-    kept = torch.zeros_like(m)
-    for i, real in enumerate(m):
-        rho = (a[i][real] - b[i][real]).double().exp()
-        if len(rho):
-            kept[i] = real & (low <= rho.log().mean().exp() <= high) & (rho.min() >= v)
-    return kept
-
-
-def _powers(a: Tensor, b: Tensor, m: Tensor, low: float, high: float, v: float) -> Tensor:
-    """Ratios, a power for the root, 1 in padding."""
-    n = m.sum(1, keepdim=True).clamp(min=1)
-    rho = (a - b).double().exp().masked_fill(~m, 1.0)
-    root = rho.pow(1 / n).prod(1)
-    stays = (root >= low) & (root <= high) & (rho >= v).all(1)
-    return m & stays[:, None]
-
-
-def _but(
-    level: Callable[[Tensor, Tensor], Tensor] = _mean,
-    veto: Callable[[Tensor, float], Tensor] = _vetoed,
-) -> Function:
-    """The right answer, but for what is held against the band, or for the veto."""
-
-    def wrong(
-        a: Tensor, b: Tensor, m: Tensor, lower: float, upper: float, least: float
-    ) -> Tensor:
-        d = _delta(a, b, m)
-        return m & _band(level(d, m), lower, upper) & ~veto(d, least)
-
-    return wrong
-
-
-def _arithmetic(d: Tensor, mask: Tensor) -> Tensor:
-    return _mean(d.exp() * mask, mask).log()
-
-
-def _no_veto(d: Tensor, veto: float) -> Tensor:
-    return torch.zeros_like(d).bool()
-
-
-def _root_of_product(
-    a: Tensor, b: Tensor, m: Tensor, low: float, high: float, v: float
-) -> Tensor:
-    d = _delta(a, b, m)
-    root = d.exp().prod(1, keepdim=True) ** (1 / m.sum(1, keepdim=True))
-    return m & (root >= low) & (root <= high) & ~_vetoed(d, v)
-
-
-def _padding_vetoes(
-    a: Tensor, b: Tensor, m: Tensor, low: float, high: float, v: float
-) -> Tensor:
-    return m & _band(_mean(_delta(a, b, m), m), low, high) & ~_vetoed(a - b, v)
-
 
 MISTAKES: Mistakes = {
     "product": (
-        _but(lambda d, m: d.sum(1, keepdim=True)),
+        rule.but(lambda d, m: d.sum(1, keepdim=True)),
         Words(
             en="You hold the *product* against the bounds: then the same mismatch a token "
             "drops long responses and keeps short ones. Divide the sum by the length.",
@@ -109,7 +23,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "arithmetic": (
-        _but(_arithmetic),
+        rule.but(rule.arithmetic),
         Words(
             en="This is the arithmetic mean of token ratios, which a single large one "
             "decides. The geometric mean is exp of the mean delta.",
@@ -118,15 +32,32 @@ MISTAKES: Mistakes = {
         ),
     ),
     "columns": (
-        _but(lambda d, m: d.mean(1, keepdim=True)),
+        rule.but(lambda d, m: d.mean(1, keepdim=True)),
         Words(
             en="You divide by the number of columns, so a short response looks better "
             "than it is. Count its real tokens.",
             zh="你除以了列数，短回答显得比实际更好。请数真实 token。",
         ),
     ),
+    "nonzero": (rule.but(rule.nonzero), batch.NONZERO),
+    "clamped": (
+        rule.but(rule.clamped),
+        Words(
+            en="You clamp delta before the mean (verl does, to 20). The mean is asked for "
+            "as it is.",
+            zh="你先截断 delta 再取均值（verl 截到 20 以内）。题目要的是原样的均值。",
+        ),
+    ),
+    "reciprocal": (
+        rule.reciprocal,
+        Words(
+            en="Your lower bound is 1 / upper. Use `lower`: a band need not lie alike "
+            "around 1.",
+            zh="你的下界是 1 / upper。请用 `lower`：区间不一定在 1 的两侧对称。",
+        ),
+    ),
     "inverted": (
-        _but(lambda d, m: -_mean(d, m)),
+        rule.but(lambda d, m: -rule.mean(d, m)),
         Words(
             en="The bounds apply to p_rollout / p_train here: upside down (verl#6377). "
             "rho has the trainer above.",
@@ -135,7 +66,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "no_log": (
-        _but(lambda d, m: (1 + _mean(d, m)).log()),
+        rule.but(lambda d, m: (1 + rule.mean(d, m)).log()),
         Words(
             en="You hold the mean delta against the bounds minus 1. That is the start of "
             "the series; compare with their logarithms, or take exp.",
@@ -144,7 +75,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "no_veto": (
-        _but(veto=_no_veto),
+        rule.but(veto=rule.no_veto),
         Words(
             en="The veto is missing: a response goes if any of its tokens has rho below "
             "it, whatever the mean.",
@@ -152,8 +83,15 @@ MISTAKES: Mistakes = {
             "何。",
         ),
     ),
+    "two_vetoes": (
+        rule.but(veto=rule.two_vetoes),
+        Words(
+            en="Your veto waits for a second token. One below `veto` is enough.",
+            zh="你的否决要等到第二个 token。只要有一个低于 `veto` 就够了。",
+        ),
+    ),
     "veto_token": (
-        _but(veto=lambda d, v: d < math.log(v)),
+        rule.but(veto=lambda d, v: d < math.log(v)),
         Words(
             en="Your veto drops the token alone. It is a sign that something is wrong "
             "with the whole response: all of it goes.",
@@ -161,7 +99,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "veto_both": (
-        _but(veto=lambda d, v: _vetoed(-d.abs(), v)),
+        rule.but(veto=lambda d, v: rule.vetoed(-d.abs(), v)),
         Words(
             en="Your veto falls on large ratios, too. It is for tokens that the trainer "
             "finds nearly impossible: rho below `veto`.",
@@ -170,14 +108,14 @@ MISTAKES: Mistakes = {
         ),
     ),
     "veto_alone": (
-        _but(lambda d, m: torch.zeros_like(d)),
+        rule.but(lambda d, m: torch.zeros_like(d)),
         Words(
             en="Only the veto is applied; the band for the geometric mean is missing.",
             zh="只用了否决，缺少几何平均的上下界。",
         ),
     ),
     "by_token": (
-        _but(lambda d, m: d),
+        rule.but(lambda d, m: d),
         Words(
             en="You judge each token by its own ratio. A response is kept or dropped "
             "whole.",
@@ -185,14 +123,14 @@ MISTAKES: Mistakes = {
         ),
     ),
     "padding_vetoes": (
-        _padding_vetoes,
+        rule.padding_vetoes,
         Words(
             en="What stands in the padding can veto. Only real tokens may.",
             zh="padding 里的数也能触发否决。只有真实 token 才可以。",
         ),
     ),
     "root_of_product": (
-        _root_of_product,
+        rule.root_of_product,
         Words(
             en="The product of thousands of ratios overflows (or underflows) before its "
             "root is taken. Average the deltas instead.",
@@ -201,7 +139,7 @@ MISTAKES: Mistakes = {
     ),
     "padding_kept": (
         lambda a, b, m, low, high, v: (
-            reference(a, b, m, low, high, v).any(1, keepdim=True).expand_as(m)
+            rule.reference(a, b, m, low, high, v).any(1, keepdim=True).expand_as(m)
         ),
         Words(
             en="A kept response takes its padding with it. Keep real tokens only: the "
@@ -231,31 +169,44 @@ def cases(generator: Generator) -> list[Case]:
         """A response for each way in which a rule can differ, in some order."""
         low, high, v, columns = math.log(lower), math.log(upper), math.log(veto), 10
         room = high - low
-        means = [
-            0.5 * high,  # kept; its product and its arithmetic mean are outside
-            (low + lower - 1)
-            / 2,  # kept; outside if no logarithm is taken, or turned round
-            1.4 * high,  # too high; inside if divided by columns
-            low - 0.3 * room,
-            -low - 0.05 * room if -low > high * 1.3 else high * 1.2,  # kept if turned round
-            0.0,  # vetoed
-            0.0,  # a token just above the veto
-            0.0,  # one very large ratio
+        rows = [  # mean, number of tokens
+            (0.5 * high, 9),  # kept; its product and its arithmetic mean are outside
+            ((low + lower - 1) / 2, 10),  # kept; out without the logarithm, or one token
+            (1.4 * high, 5),  # too high; inside if divided by columns
+            (low - 0.3 * room, 6),
+            (-low - 0.05 * room if -low > high * 1.3 else high * 1.2, 9),  # in if inverted
+            (0.0, 8),  # vetoed
+            (0.0, 10),  # kept, with a token just above the veto
+            (0.0, 8),  # kept, with one ratio of e^25; that of row 8 is 1 / veto
+            (0.77 * low, 7),  # kept; below 1 / upper, and too low without its zeros
+            (0.0, 8),  # vetoed by each of two tokens
         ]
-        n = torch.tensor([9, 10, 6, 6, 9, 8, 10, 8])
-        mask = torch.arange(columns) < n[:, None]
-        d = batch.uniform(generator, (8, columns), -0.02, 0.02) * mask
-        far = [v - 0.4, v + 0.4, 0.4 - v]
-        for row, jump in zip((5, 6, 7), far, strict=True):
-            d[row, 2] += jump
-            d[row, 3:6] -= jump / 3
-        d[0, :2] += torch.tensor([0.8, -0.8]) * abs(v) / 4
-        d = torch.where(mask, d - (d.sum(1) / n)[:, None], 0.0)
-        size = 1 + batch.uniform(generator, (8,), -0.02, 0.02)
-        d = torch.where(mask, d + (torch.tensor(means) * size)[:, None], 0.0)
-        rollout = batch.uniform(generator, (8, columns), -4.0, -1.0) - 8
-        order = torch.randperm(8, generator=generator)
-        rollout, train, mask = (x[order] for x in (rollout, rollout + d, mask))
+        mean, n = (torch.tensor(x)[:, None] for x in zip(*rows, strict=True))
+        mask = torch.arange(columns) < n
+        moved = mask.clone()
+        moved[8, [1, 3]] = False  # both sides agree there
+        d = batch.uniform(generator, (10, columns), -0.02, 0.02)
+        jumps = torch.zeros(10, columns)
+        jumps[0, :2] = torch.tensor([0.8, -0.8]) * abs(v) / 4
+        jumps[1, [0, 9]] = 1.0  # without one of them the mean is too low
+        for row, jump in (
+            (5, v - 0.4),
+            (6, v + 0.4),
+            (7, 25.0),
+            (8, 0.4 - v),
+            (9, v - 0.4),
+        ):
+            at = 4 + torch.randperm(rows[row][1] - 4, generator=generator)[: 1 + (row == 9)]
+            jumps[row, at] = jump
+        rest = moved & (jumps == 0)
+        size = 1 + batch.uniform(generator, (10, 1), -0.02, 0.02)
+        left = mean * size * n - (jumps.sum(1) + (d * rest).sum(1))[:, None]
+        d = torch.where(rest, d + left / rest.sum(1, keepdim=True), jumps)
+        train = batch.uniform(generator, (10, columns), -4.0, -1.0)
+        train[8, 1] = 0.0  # of probability 1
+        train, rollout = train - d.clamp(max=0).abs(), train - d.clamp(min=0)
+        order = torch.randperm(10, generator=generator)
+        rollout, train, mask = (x[order] for x in (rollout, train, mask))
         return (
             batch.garbage(generator, train, mask, padding),
             batch.garbage(generator, rollout, mask, padding),
@@ -289,11 +240,11 @@ def cases(generator: Generator) -> list[Case]:
 EXERCISE = Exercise(
     name="kept_responses",
     title=Words(en="A band and a veto", zh="区间与一票否决"),
-    reference=reference,
+    reference=rule.reference,
     returns=("kept",),
     cases=cases,
     mistakes=MISTAKES,
-    alternatives={"row_by_row": _row_by_row, "powers": _powers},
+    alternatives={"row_by_row": rule.row_by_row, "powers": rule.powers},
     hints=(
         Words(
             en="Two rules, both about whole responses. Which looks at the mean of the "

@@ -74,6 +74,13 @@ def _unguarded(weight: Tensor, kept: Tensor) -> Tensor:
     return torch.where(kept | ~kept.any(), w / (w.sum() / kept.sum()), 0.0)
 
 
+def _mean_alone(weight: Tensor, kept: Tensor) -> Tensor:
+    out = torch.zeros_like(weight).detach()
+    w = weight.detach()[kept]
+    out[kept] = w / w.mean()
+    return out
+
+
 def _everywhere(weight: Tensor, kept: Tensor) -> Tensor:
     w = _clean(weight, kept)
     mean = w.sum() / kept.sum().clamp(min=1)
@@ -178,6 +185,13 @@ MISTAKES: Mistakes = {
             zh="什么也没留下时这是 0 / 0。应返回全零。",
         ),
     ),
+    "all_zero": (
+        _mean_alone,
+        Words(
+            en="Where all kept weights are 0 this is 0 / 0. Return zeros there, too.",
+            zh="留下的权重全为 0 时这是 0 / 0。这时也应返回全零。",
+        ),
+    ),
     "attached": (_attached, DETACH),
 }
 
@@ -187,6 +201,9 @@ RANDOM = Words(
     en="random weights, some dropped, some kept with weight 0",
     zh="随机权重，有些丢掉，有些以权重 0 留下",
 )
+LARGE = Words(en="large random weights, some dropped", zh="很大的随机权重，有些丢掉")
+TINY = Words(en="one kept weight, of e^-20", zh="只留下一个约 e^-20 的权重")
+ZEROS = Words(en="all that is kept has weight 0", zh="留下的权重全为 0")
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -205,14 +222,19 @@ def cases(generator: Generator) -> list[Case]:
     up = torch.rand(1, 3, generator=generator) / 2
     ones = torch.cat([1 + up, 1 - up])
     w, kept = some(3, 6)
+    large, some_kept = some(5, 9)
+    tiny, few = some(4, 6)
+    few &= torch.arange(6) == torch.tensor([[9], [0], [9], [9]])  # one token is kept
     return [
         Case("example", HAND, (hand, torch.tensor([[True, False], [True, True]]))),
         Case("property", ONES, (ones, torch.ones(2, 3, dtype=torch.bool))),
         Case("inputs", RANDOM, some(3, 6)),
-        Case("inputs", RANDOM, some(5, 9)),
+        Case("inputs", LARGE, (large * 2e4, some_kept)),
         Case("padding", batch.NAN, some(3, 7, "nan")),
         Case("gradient", NO_GRADIENT, some(3, 7, "nan")),
         Case("numbers", NOTHING, (w, torch.zeros_like(kept))),
+        Case("numbers", ZEROS, (torch.where(kept, 0.0, w), kept)),
+        Case("numbers", TINY, (tiny * 2e-9, few)),
     ]
 
 

@@ -7,82 +7,12 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import left_behind as rule
 from tinyrl.course.words import Words
-
-
-def _behind(logp_new: Tensor, logp_rollout: Tensor, mask: Tensor) -> Tensor:
-    """Mean of log mu - log p_new over each response, `[B, 1]`."""
-    d = torch.where(mask, logp_rollout - logp_new, 0.0)
-    return d.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
-
-
-def reference(
-    logp_new: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, delta: float
-) -> Tensor:
-    behind = _behind(logp_new, logp_rollout, mask) > delta
-    return mask & ~((advantages < 0)[:, None] & behind)
-
-
-def _row_by_row(
-    logp_new: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, delta: float
-) -> Tensor:
-    kept = mask.clone()
-    for b, A in enumerate(advantages.tolist()):
-        real = mask[b]
-        if A < 0 and real.any():
-            gap = (logp_rollout[b][real] - logp_new[b][real]).mean()
-            kept[b] = real & ~(gap > delta)
-    return kept
-
-
-def _kept_if(
-    logp_new: Tensor, logp_rollout: Tensor, advantages: Tensor, mask: Tensor, delta: float
-) -> Tensor:
-    good = advantages.ge(0).unsqueeze(1)
-    near = _behind(logp_new, logp_rollout, mask).le(delta)
-    return mask.logical_and(good.logical_or(near))
-
-
-def _other(behind: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    return mask & ~((A < 0)[:, None] & (behind > delta))
-
-
-def _sum(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    total = torch.where(mask, roll - new, 0.0).sum(1, keepdim=True)
-    return _other(total, A, mask, delta)
-
-
-def _columns(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    mean = torch.where(mask, roll - new, 0.0).mean(1, keepdim=True)
-    return _other(mean, A, mask, delta)
-
-
-def _absolute(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    return _other(_behind(new, roll, mask).abs(), A, mask, delta)
-
-
-def _reversed(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    return _other(-_behind(new, roll, mask), A, mask, delta)
-
-
-def _ratio(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    """exp of the mean against delta."""
-    return _other(_behind(new, roll, mask).exp(), A, mask, delta)
-
-
-def _tokens(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    d = torch.where(mask, roll - new, 0.0)
-    return _other(d, A, mask, delta)
-
-
-def _mean_abs(new: Tensor, roll: Tensor, A: Tensor, mask: Tensor, delta: float) -> Tensor:
-    d = torch.where(mask, (roll - new).abs(), 0.0)
-    return _other(d.sum(1, keepdim=True) / mask.sum(1, keepdim=True), A, mask, delta)
-
 
 MISTAKES: Mistakes = {
     "positives": (
-        lambda new, roll, A, mask, delta: reference(new, roll, -A, mask, delta),
+        lambda new, roll, A, mask, delta: rule.reference(new, roll, -A, mask, delta),
         Words(
             en="You drop *good* responses. They stay, however far the policy has moved: "
             "only those with A < 0 can go.",
@@ -90,7 +20,9 @@ MISTAKES: Mistakes = {
         ),
     ),
     "both_signs": (
-        lambda new, roll, A, mask, delta: mask & ~(_behind(new, roll, mask) > delta),
+        lambda new, roll, A, mask, delta: (
+            mask & ~(rule.mean_behind(new, roll, mask) > delta)
+        ),
         Words(
             en="You drop good and bad responses alike. Those with A >= 0 always stay.",
             zh="你不分好坏都丢。A >= 0 的始终留下。",
@@ -105,7 +37,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "zero_is_negative": (
-        lambda new, roll, A, mask, delta: reference(
+        lambda new, roll, A, mask, delta: rule.reference(
             new, roll, torch.where(A == 0, -1.0, A), mask, delta
         ),
         Words(
@@ -114,7 +46,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "reversed": (
-        _reversed,
+        rule.turned_round,
         Words(
             en="The difference is turned round. Left behind means that p_new is *smaller* "
             "than the rollout's probability: log mu - log p_new above delta.",
@@ -123,7 +55,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "absolute": (
-        _absolute,
+        rule.absolute,
         Words(
             en="You take the absolute value of the mean. A bad response that became "
             "*likelier* is what most needs its push down: it stays.",
@@ -131,7 +63,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "mean_of_absolute": (
-        _mean_abs,
+        rule.mean_abs,
         Words(
             en="You average |delta|. Ups and downs of tokens cancel here: the mean keeps "
             "signs.",
@@ -139,7 +71,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "sum": (
-        _sum,
+        rule.summed,
         Words(
             en="You compare the sum with delta: then every long response goes. Divide by "
             "its length.",
@@ -147,7 +79,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "columns": (
-        _columns,
+        rule.columns,
         Words(
             en="You divide by the number of columns: short responses look nearer than "
             "they are.",
@@ -155,21 +87,39 @@ MISTAKES: Mistakes = {
         ),
     ),
     "ratio": (
-        _ratio,
+        rule.ratio,
         Words(
             en="You hold a ratio against delta, which is in nats: no exp here.",
             zh="你拿比值与 delta 比较，而 delta 的单位是 nat：这里不取 exp。",
         ),
     ),
+    "relative": (
+        rule.relative,
+        Words(
+            en="You hold exp(mean) - 1 against delta. That is near the mean only where it "
+            "is small; delta is in nats, as the mean itself.",
+            zh="你拿 exp(均值) - 1 与 delta 比较。只有均值很小时二者才接近；delta 和均值"
+            "本身一样以 nat 为单位。",
+        ),
+    ),
+    "nonzero": (rule.nonzero, batch.NONZERO),
+    "centred": (
+        rule.centred,
+        Words(
+            en="You subtract the mean from the advantages first. They are what they are: "
+            "their own sign decides.",
+            zh="你先减去了优势的均值。优势已是最终值，由它自己的符号决定。",
+        ),
+    ),
     "by_token": (
-        _tokens,
+        rule.tokens,
         Words(
             en="You drop tokens one by one. A response goes whole, by its mean.",
             zh="你逐个丢 token。应按均值整条丢掉。",
         ),
     ),
     "dropped": (
-        lambda new, roll, A, mask, delta: mask & ~reference(new, roll, A, mask, delta),
+        lambda new, roll, A, mask, delta: mask & ~rule.reference(new, roll, A, mask, delta),
         Words(
             en="These are the tokens that are dropped. True is what stays.",
             zh="这是被丢掉的 token。为真应表示留下。",
@@ -177,7 +127,7 @@ MISTAKES: Mistakes = {
     ),
     "padding_kept": (
         lambda new, roll, A, mask, delta: (
-            reference(new, roll, A, mask, delta).any(1, keepdim=True).expand_as(mask)
+            rule.reference(new, roll, A, mask, delta).any(1, keepdim=True).expand_as(mask)
         ),
         Words(
             en="A kept response takes its padding with it. Keep real tokens only.",
@@ -199,31 +149,47 @@ RANDOM = Words(
 
 def cases(generator: Generator) -> list[Case]:
     def drawn(
-        delta: float, padding: batch.Padding = "finite", columns: int = 10
+        delta: float,
+        padding: batch.Padding = "finite",
+        columns: int = 10,
+        far: float = 0.0,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
         """A response for each way in which a rule can differ, in some order."""
         kinds = [  # advantage, mean of log mu - log p_new in units of delta, tokens
-            (-1.0, 1.6, 5),  # goes; stays if divided by columns
-            (-1.0, 1.8, 10),  # goes
-            (-1.0, 0.5, 9),  # stays; its sum is above
-            (-1.0, -1.7, 8),  # stays: likelier now
-            (1.0, 1.7, 7),  # stays: good
-            (1.0, -1.6, 8),
+            (-0.4, 1.2, 3),  # goes; stays if divided by columns
+            (-0.1, 1.8, 10),  # goes; its first half is near. Both A are above the mean A
+            (-1.5, 0.75, 9),  # stays; its sum is above, its mean without zeros
+            (-1.5, 0.75, 3),  # stays; goes if divided by 2
+            (-1.5, 0.88, 10),  # stays; exp - 1 of it is above a large delta
+            (-1.5, -1.7, 8),  # stays: likelier now, but for its last token
+            (-1.5, 0.0, 10),  # stays, with large deltas of both signs
+            (0.5, 1.7, 7),  # stays: good
+            (0.5, -1.6, 8),
             (0.0, 1.9, 6),  # stays
-            (-1.0, 0.0, 10),  # stays, with large deltas of both signs
         ]
-        sign, far, n = (torch.tensor(x) for x in zip(*kinds, strict=True))
-        mask = torch.arange(columns) < n[:, None]
-        d = batch.uniform(generator, (8, columns), -0.1, 0.1) * delta * mask
-        d[7, ::2] += 4 * delta
-        d[7, 1::2] -= 4 * delta
-        d[1, 0] -= 0.8 * delta  # one token of it is no farther than allowed
-        far = far * (1 + batch.uniform(generator, (8,), -0.05, 0.05)) * delta
-        d = d - (d.sum(1) / n)[:, None] + far[:, None]
-        new = batch.uniform(generator, (8, columns), -5.0, -3.0)
-        A = sign * batch.uniform(generator, (8,), 0.3, 1.5)
-        order = torch.randperm(8, generator=generator)
-        new, roll, A, mask = (x[order] for x in (new, new + d, A, mask))
+        A, mean, n = (torch.tensor(x)[:, None] for x in zip(*kinds, strict=True))
+        mask = torch.arange(columns) < n
+        moved = mask.clone()
+        moved[2, 1:6:2] = False  # both sides agree there
+        d = batch.uniform(generator, (10, columns), -0.1, 0.1)
+        d[6, ::2] += 4
+        d[6, 1::2] -= 4
+        d[1, 5:] += 2.4
+        d[4, :5] += 1
+        d[5, 7] += 6
+        if far:  # one token, made good by the others; a clamp would turn the rule round
+            at = 1 + batch.uniform(generator, (10, 1), 0.0, 1.0) * (n - 1)
+            token = torch.arange(columns) == at.long()
+            d = d + torch.where(mean > 1, far, -far) / delta * token
+        mean = mean * (1 + batch.uniform(generator, (10, 1), -0.02, 0.02))
+        left = mean * n - (d * moved).sum(1, keepdim=True)
+        d = torch.where(moved, d + left / moved.sum(1, keepdim=True), 0.0) * delta
+        most = batch.uniform(generator, (10, columns), -5.0, -3.0)
+        most[2, 1] = 0.0  # of probability 1
+        new, roll = most - d.clamp(min=0), most - d.clamp(max=0).abs()
+        A = A[:, 0] * batch.uniform(generator, (10,), 0.9, 1.1)
+        order = torch.randperm(10, generator=generator)
+        new, roll, A, mask = (x[order] for x in (new, roll, A, mask))
         sides = (batch.garbage(generator, x, mask, padding) for x in (new, roll))
         return (*sides, A, mask, delta)  # type: ignore[return-value]
 
@@ -233,9 +199,7 @@ def cases(generator: Generator) -> list[Case]:
     A = torch.tensor([-1.0, 1.0, -1.0])
     same, _, signs, mask, delta = drawn(0.5)
     same[:, 1] = 0.0
-    new_2, roll_2, A_2, some, far_2 = drawn(0.4)
-    far = torch.zeros(7, 10)
-    far[:4, 0] = 60.0
+    new_2, roll_2, A_2, some, far_2 = drawn(0.4, far=60.0)
     return [
         Case("example", HAND, (new, roll, A, real, 0.5)),
         Case("property", SAME, (same, same, signs, mask, delta)),
@@ -246,7 +210,7 @@ def cases(generator: Generator) -> list[Case]:
         Case(
             "numbers",
             batch.IMPOSSIBLE,
-            (new_2[:7] - far, roll_2[:7] - far.flip(0), A_2[:7], some[:7], far_2),
+            (new_2[:7], roll_2[:7], A_2[:7], some[:7], far_2),
         ),
     ]
 
@@ -254,11 +218,11 @@ def cases(generator: Generator) -> list[Case]:
 EXERCISE = Exercise(
     name="stale_negatives",
     title=Words(en="Bad responses left behind", zh="被甩在后面的坏回答"),
-    reference=reference,
+    reference=rule.reference,
     returns=("kept",),
     cases=cases,
     mistakes=MISTAKES,
-    alternatives={"row_by_row": _row_by_row, "kept_if": _kept_if},
+    alternatives={"row_by_row": rule.row_by_row, "kept_if": rule.kept_if},
     hints=(
         Words(
             en="Two conditions must both hold for a response to go: one on its advantage, "

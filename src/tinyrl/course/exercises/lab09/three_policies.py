@@ -119,6 +119,30 @@ def masked(*args: *Args) -> Tensor:
     return _mean(torch.where(rho <= cap, rho, 0.0) * _clipped(r, A[:, None], eps), mask)
 
 
+def both_sides(*args: *Args) -> Tensor:
+    new, old, roll, A, mask, eps, cap = args
+    r, rho = _ratios(new, old, roll, mask)
+    return _mean(rho.clamp(1 / cap, cap) * _clipped(r, A[:, None], eps), mask)
+
+
+def dropped_below(*args: *Args) -> Tensor:
+    """Truncated above, and masked below 1/2."""
+    new, old, roll, A, mask, eps, cap = args
+    r, rho = _ratios(new, old, roll, mask)
+    weight = torch.where(rho < 0.5, 0.0, rho.clamp(max=cap))
+    return _mean(weight * _clipped(r, A[:, None], eps), mask)
+
+
+def dual_clip(*args: *Args) -> Tensor:
+    """Of bad responses no more than 3 |A| (arXiv 1912.09729)."""
+    new, old, roll, A, mask, eps, cap = args
+    r, rho = _ratios(new, old, roll, mask)
+    A = A[:, None]
+    loss = _clipped(r, A, eps)
+    loss = torch.where(A < 0, torch.minimum(loss, -3 * A), loss)
+    return _mean(rho.clamp(max=cap) * loss, mask)
+
+
 def upside_down(*args: *Args) -> Tensor:
     new, old, roll, A, mask, eps, cap = args
     r, rho = _ratios(new, old, roll, mask)

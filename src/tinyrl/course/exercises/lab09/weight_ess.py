@@ -77,6 +77,14 @@ def _unscaled(weight: Tensor, mask: Tensor) -> Tensor:
     return w.sum() ** 2 / (mask.sum() * w.square().sum())
 
 
+def _top_of_all(weight: Tensor, mask: Tensor) -> Tensor:
+    w = _clean(weight, mask)
+    if not w.any():
+        return torch.zeros(())
+    w = w / weight.max()
+    return w.sum() ** 2 / (mask.sum() * w.square().sum())
+
+
 def _no_guard(weight: Tensor, mask: Tensor) -> Tensor:
     w = _clean(weight, mask)
     w = w / w.max()
@@ -172,6 +180,14 @@ MISTAKES: Mistakes = {
             zh="权重全为 0 时这是 0 / 0。什么也没剩下，应返回 0。",
         ),
     ),
+    "top_of_padding": (
+        _top_of_all,
+        Words(
+            en="You take the largest weight before the padding is cleaned: what stands "
+            "there, NaN or a large number, is the largest then.",
+            zh="你在清理 padding 之前就取了最大值：那里的 NaN 或很大的数成了最大的权重。",
+        ),
+    ),
     "overflow": (
         _unscaled,
         Words(
@@ -187,6 +203,10 @@ HAND = Words(en="weights 1, 1, 2 and 0", zh="权重 1、1、2、0")
 EQUAL = Words(en="equal weights", zh="权重相等")
 DROPPED = Words(en="random weights, some dropped (0)", zh="随机权重，有些已丢掉（0）")
 LARGE = Words(en="weights of e^50", zh="约 e^50 的权重")
+TINY = Words(
+    en="weights of e^-50, far larger numbers in the padding",
+    zh="约 e^-50 的权重，padding 里是大得多的数",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -202,6 +222,7 @@ def cases(generator: Generator) -> list[Case]:
     w, mask = weights(generator)
     dead, gone = some(3, 6)
     large, there = some(3, 6)
+    tiny, here = some(4, 7)
     return [
         Case("example", HAND, (hand, real)),
         Case("property", EQUAL, (torch.where(mask, 2.5, w), mask)),
@@ -210,6 +231,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("padding", batch.NAN, (*some(3, 7, "nan"),)),
         Case("numbers", NOTHING, (torch.where(gone, 0.0, dead), gone)),
         Case("numbers", LARGE, (torch.where(there, large * 5e21, large), there)),
+        Case("numbers", TINY, (torch.where(here, tiny * 2e-22, 1e4), here)),
     ]
 
 
@@ -242,4 +264,7 @@ EXERCISE = Exercise(
     ),
     points=(1, 1),
     minutes=6,
+    # Logarithms of e^50: those of the squared sum and of the sum of squares are about 100,
+    # which float32 holds to 50 eps each. ESS is 1 at most: 100 eps, 16 of them a unit.
+    floor=100 / 16,
 )

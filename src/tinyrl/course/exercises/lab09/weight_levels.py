@@ -39,12 +39,15 @@ def _row_by_row(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three
     return token, product, geometric
 
 
-def _root(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
-    """The geometric mean as the T-th root of the product."""
+def _spread(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
+    """Sum and mean of each response by an einsum with the mask, spread by another."""
     d = (logp_train.detach() - logp_rollout.detach()).masked_fill(~mask, 0)
-    n = mask.sum(1, keepdim=True).clamp(min=1)
-    product = d.sum(1, keepdim=True).exp().expand_as(d).masked_fill(~mask, 1)
-    return d.exp(), product, product ** (1 / n)
+    real = mask.to(d.dtype)
+    total = torch.einsum("bt,bt->b", d, real)
+    product, geometric = (
+        torch.einsum("b,bt->bt", x, real).exp() for x in (total, total / real.sum(1))
+    )
+    return d.exp(), product, geometric
 
 
 def _but(change: Callable[[Tensor, Tensor, Tensor], Three]) -> Function:
@@ -75,6 +78,16 @@ def _mean_of_ratios(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> T
 def _columns(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
     d = _clean(logp_train, logp_rollout, mask)
     return _levels(d, mask, d.shape[1])
+
+
+def _nonzero(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
+    d = _clean(logp_train, logp_rollout, mask)
+    return _levels(d, mask, (d != 0).sum(1, keepdim=True).clamp(min=1))
+
+
+def _root_of_product(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
+    token, product, _ = reference(logp_train, logp_rollout, mask)
+    return token, product, product ** (1 / mask.sum(1, keepdim=True).clamp(min=1))
 
 
 def _batch(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
@@ -157,6 +170,16 @@ MISTAKES: Mistakes = {
             zh="你除以了列数。回答的长度是真实 token 的个数。",
         ),
     ),
+    "nonzero": (_nonzero, batch.NONZERO),
+    "root_of_product": (
+        _root_of_product,
+        Words(
+            en="The product of thousands of ratios underflows to 0 (or overflows) before "
+            "its root is taken. Divide the sum of deltas, then take exp.",
+            zh="几千个比值的连乘在开方之前就已下溢成 0（或上溢）。先把 delta 之和除以长度，"
+            "再取 exp。",
+        ),
+    ),
     "whole_batch": (
         _batch,
         Words(
@@ -170,7 +193,7 @@ MISTAKES: Mistakes = {
             en="Your product stops at the token itself. The weight of a response is one "
             "number for all of its tokens: also what comes later decides the reward.",
             zh="你的连乘只到该 token 为止。整条回答的权重是所有 token 共用的一个数：后面"
-            "的 token也决定奖励。",
+            "的 token 也决定奖励。",
         ),
     ),
     "zero_in_padding": (
@@ -192,28 +215,38 @@ MISTAKES: Mistakes = {
     "attached": (_attached, DETACH),
 }
 
+FAR = 80.0  # e^80, times five other ratios, is a number in float32; e^89 is none
+IMPOSSIBLE = Words(
+    en="a token of probability e^-80 on one side alone, on either side",
+    zh="每一边各有一个 token，只有这一边认为它的概率是 e^-80",
+)
+UNLIKELY = Words(
+    en="long responses, one with a product that is 0 in float32",
+    zh="很长的回答，其中一条的连乘在 float32 里是 0",
+)
+
 
 def cases(generator: Generator) -> list[Case]:
     same, _, mask = batch.policies(generator)
     same[:, 1] = 0.0  # a token of probability 1
     apart, other, some = batch.policies(generator)
-    apart[0, 0] -= 60
-    other[1, 0] -= 60
+    apart[0, 0] -= FAR
+    other[1, 0] -= FAR
+    agreed = batch.policies(generator, rows=5, columns=10)
+    batch.agree_on_two(*agreed[:2])
+    long = batch.policies(generator, rows=2, columns=2000, spread=0.02)
+    long[0][0] -= 0.2  # of 800 tokens or more: e^-144 at most, and below 2^-149 it is 0
     padded = batch.policies(generator, padding="nan")
     return [
         Case("example", batch.BY_HAND, (batch.TRAIN, batch.ROLLOUT, batch.MASK)),
         Case("property", batch.SAME, (same, same, mask)),
         Case("inputs", batch.RANDOM, batch.policies(generator)),
-        Case("inputs", batch.RANDOM, batch.policies(generator, rows=5, columns=10)),
+        Case("inputs", batch.AGREED, agreed),
         Case("padding", batch.NAN, padded),
         Case("padding", batch.INF, batch.policies(generator, padding="inf")),
         Case("gradient", NO_GRADIENT, batch.policies(generator, padding="nan")),
-        Case(
-            "numbers",
-            batch.LONG,
-            batch.policies(generator, rows=2, columns=2000, spread=0.02),
-        ),
-        Case("numbers", batch.IMPOSSIBLE, (apart, other, some)),
+        Case("numbers", UNLIKELY, long),
+        Case("numbers", IMPOSSIBLE, (apart, other, some)),
     ]
 
 
@@ -224,7 +257,7 @@ EXERCISE = Exercise(
     returns=("token", "product", "geometric"),
     cases=cases,
     mistakes=MISTAKES,
-    alternatives={"row_by_row": _row_by_row, "root": _root},
+    alternatives={"row_by_row": _row_by_row, "spread": _spread},
     hints=(
         Words(
             en="All three are exp of something made of deltas: of one, of their sum, of "
@@ -235,8 +268,8 @@ EXERCISE = Exercise(
         Words(
             en="Clean delta first: 0 in padding, detached. Count real tokens with "
             "`mask.sum(1, keepdim=True)`.",
-            zh="先清理 delta：padding 置 0，并 detach。用 `mask.sum(1, "
-            "keepdim=True).clamp(min=1)` 数真实 token。",
+            zh="先清理 delta：padding 置 0，并 detach。用 `mask.sum(1, keepdim=True)` 数真"
+            "实 token。",
         ),
         Words(
             en="`total = d.sum(1, keepdim=True)`; the weights are `d.exp()` and "
@@ -248,4 +281,5 @@ EXERCISE = Exercise(
     points=(1, 2),
     minutes=8,
     data=("logp_train", "logp_rollout"),
+    floor=2.0**-107,  # 16 eps of it is 2^-126: what is smaller may be 0 in float32
 )
