@@ -439,58 +439,63 @@ _check("stale_negatives", stale_negatives, seed=9456)
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "open_rubric", "locked": true, "points": 0, "schema_version": 3, "solution": false, "task": true}
 # A team has read that sequences outside of [0.999, 1.001] must be masked, by
-# the geometric mean of their ratios. Their rollouts are INT8; each update takes
-# a minibatch of 64 responses. Mean delta is -0.003 a token, and hardly any
-# response differs from that by more than 0.001. Their logs: K3 1e-5, no NaN,
-# clip fraction 0, reward unchanged for 300 steps, then slowly falling. "The
-# mask protects us from the mismatch, so the learning rate must be wrong," they
-# say.
+# the geometric mean of their ratios. Their rollouts are INT8, responses have
+# about 6,000 tokens, old logprobs are recomputed, and each update takes a
+# minibatch of 64 responses. A response's mean delta is -0.003 a token on
+# average, with a standard deviation of 0.001 over responses. Their logs: K3
+# 0.003, no NaN, clip fraction 0, reward unchanged for 300 steps, then slowly
+# falling. "The mask protects us from the mismatch, so the learning rate must be
+# wrong," they say.
 #
 # In at most 200 words: which two numbers do you ask for, and what will they be?
-# Show with the mean delta that the band can keep next to nothing, whatever the
-# length. Why can the reward fall, and not only stand still? What should they do
-# instead, and which control would show that you are right?
+# Show with mean and deviation that the band can keep next to nothing, and that
+# longer responses would not help. Why may the reward fall, and not only stand
+# still? What should they do instead, and which control would show that you are
+# right?
 #
 # One point for each of the four questions.
 #
 # === BEGIN MARK SCHEME ===
 # canary: TINYRL-CANARY-lab09-open-scheme
 #
-# 1. The kept share (of tokens or responses), and kept responses an update: near
-#    0, and near 0 of 64. (Clip fraction 0 and a low K3 say nothing of what is
-#    kept. Half a point for one number.)
+# 1. The kept share (of tokens or responses), and kept responses an update: 2 %,
+#    and one or two of 64. (Clip fraction and K3 say nothing of what is kept.
+#    Half a point for one number.)
 # 2. The band allows a mean log ratio from log 0.999 = -0.0010 to log 1.001 =
-#    +0.0010. Theirs is -0.003 plus or minus 0.001, at most -0.002: all outside.
-#    It is a mean a token, so longer responses come nearer to -0.003, not to 0.
-# 3. The few that are kept are single members of their groups: advantages do not
-#    sum to zero, one response's noise is the gradient, and Adam (and a mean
-#    over kept tokens) scales it to a step of full size. Momentum goes on when
-#    nothing is kept.
-# 4. Take the band off or widen it (0.9 to 1.1), or truncate weights; at K3 1e-5
-#    doing nothing is likely right. Better, find the bias: a mean of one sign is
-#    no rounding noise. Control: as few responses, kept at random, of rollouts
-#    without mismatch should stand still or fall just so; or the same band with
-#    a wider one, all else equal, on several seeds.
+#    +0.0010. Theirs is -0.003, and its near edge is two deviations away: 2 %
+#    of a bell curve. A mean's scatter shrinks with length, towards -0.003 and
+#    not 0, so longer responses pass even less often.
+# 3. Any sound reason that claims no proof: few responses are a noisy gradient,
+#    which Adam (and a mean over kept tokens) scales to a step of full size; kept
+#    ones may be alone in their groups, whose advantages then do not sum to
+#    zero; momentum goes on when nothing is kept.
+# 4. Take the band off, widen it (0.99 to 1.01 has the mean well inside), or
+#    truncate token weights; products are hopeless (0.003 * 6,000 = 18 nats a
+#    response). Better, lessen the mismatch. That delta's mean is negative is no
+#    sign of a bug: of mu's own tokens it is -KL, and K3 says the same 0.003.
+#    Control: as few responses, kept at random, of rollouts without mismatch
+#    should stand still or fall just so; or this band against a wide one, all
+#    else equal. On several seeds.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "open_answer", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # canary: TINYRL-CANARY-lab09-open-answer
 #
-# I ask for the share of responses that the mask keeps and for the number of
-# kept responses in an update; I expect nearly 0, and nearly 0 of 64. The band
-# is log 0.999 = -0.0010 to log 1.001 = +0.0010 for the mean delta. Theirs is
-# about -0.003, at most -0.002: outside for every length, since a mean does not
-# grow with length and long responses only come closer to -0.003. So the clip
-# fraction is 0 because hardly a token reaches the clip. What still comes
-# through is one response now and then, without the rest of its group: its
-# advantage is not balanced by others, its noise is the whole gradient, and Adam
-# makes it a step of full size. That is a random walk, and reward can fall. They
-# should drop the band or widen it to 0.9 to 1.1; with K3 at 1e-5 no correction
-# at all is probably right. And they should look for the cause: a delta of one
-# sign is a bias of the engine, not rounding. Control: fresh rollouts of the
-# trainer's own engine, of which as few responses are kept by lot. If that run
-# falls as well, it is the number of responses and not the mismatch.
+# I ask for the share of responses that the mask keeps and for kept responses an
+# update; I expect 2 %, and one or two of 64. The band is log 0.999 = -0.0010 to
+# log 1.001 = +0.0010 for the mean delta. Theirs is -0.003, two deviations
+# below, so 2 % come in. With length a mean scatters less, about -0.003 and not
+# about 0: longer responses pass even less often. Clip fraction 0 is no
+# contradiction: recomputed ratios begin at 1. A response now and then comes
+# through: its noise is the whole gradient, perhaps without the rest of its
+# group to balance it, and Adam makes it a step of full size. That may be a
+# random walk, and reward can fall. They should drop the band or widen it to
+# 0.99 to 1.01, or truncate token weights; and work on the mismatch. The sign of
+# the mean is no bug: on the sampler's own tokens it is -KL, and K3 is the same
+# 0.003. Control: fresh rollouts of the trainer's own engine, of which as few
+# responses are kept by lot, on several seeds. If those runs fall as well, it is
+# the number of responses, not the mismatch.
 # ### END SOLUTION
 
 # %% [markdown]

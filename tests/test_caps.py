@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import math
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
 from tinyrl.correction import Correction
 from tinyrl.course import caps as caps_module
 from tinyrl.course import panels as panels_module
-from tinyrl.course.caps import CAPS, CapPanel, bounded
+from tinyrl.course.caps import CAPS, TICKS, CapPanel, bounded, plot_errors
 from tinyrl.course.enumerated import world
 
 
@@ -43,6 +44,8 @@ def test_its_numbers_are_those_of_the_world(level: str, operation: str) -> None:
     m = seen.along[seen.at]
     assert f"error {m.error(64):.3f}" in seen.told()
     assert f"ESS {m.ess:.1%}" in seen.told()
+    errors = [x.error(64) for x, C in zip(seen.along, CAPS, strict=True) if 1.5 <= C <= 5]
+    assert f"differ by a factor of {max(errors) / min(errors):.2f}" in seen.told()
 
 
 def test_both_bounds_are_reciprocal() -> None:
@@ -96,6 +99,52 @@ def test_an_error_is_shown_and_the_next_setting_clears_it(
 def test_a_bound_that_the_slider_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match=r"cap must be one of .*, not 2\.5"):
         made(cap=2.5)
+
+
+def test_what_no_control_can_show_is_refused_and_not_moved() -> None:
+    for name, bad in {
+        "gap": (5, -0.05, 0.33, math.nan, "a"),
+        "length": (9, 0, 2.5, True),
+        "responses": (0, -5, "64", 2.5, math.inf),
+        "seed": (1.5, -1),
+        "level": ("sequnce", None),
+        "operation": ("none", "clip"),
+        "both": (1, "yes"),
+        "cap": ("a", math.nan, 0),
+    }.items():
+        for value in bad:
+            with pytest.raises(ValueError, match=f"{name} must be"):
+                CapPanel(**{name: value})  # type: ignore[arg-type]
+    p = made(gap=0.35, length=7, responses=100)
+    assert (p.gap.value, p.length.value, p.responses.value) == (0.35, 7, 100)
+
+
+def test_every_tick_of_the_picture_is_a_place_of_the_slider() -> None:
+    picture = made().picture
+    axes = picture.figure.axes
+    for ax in axes:
+        names = [text.get_text() for text in ax.get_xticklabels()]
+        assert [math.inf if n == "none" else float(n) for n in names] == [*TICKS, math.inf]
+        at = [picture.places[CAPS.index(c)] for c in (*TICKS, math.inf)]
+        assert ax.get_xticks().tolist() == at
+
+
+def test_errors_are_drawn_against_the_gap() -> None:
+    worlds = {gap: world(rng(), gap=gap, length=3) for gap in (0.1, 0.4)}
+    methods = {"none": Correction(), "token": bounded("token", "truncate", 2.0)}
+    figure = plot_errors(worlds, methods, (64, 4096))
+    for ax, n in zip(figure.axes, (64, 4096), strict=True):
+        assert f"{n} responses" in (ax.get_title(), ax.get_title(loc="left"))
+        for line, c in zip(ax.get_lines(), methods.values(), strict=True):
+            assert line.get_xdata().tolist() == [0.1, 0.4]
+            wanted = [w.moments(c).error(n) for w in worlds.values()]
+            assert line.get_ydata().tolist() == wanted
+            low, high = ax.get_ylim()
+            assert low < min(wanted)
+            assert max(wanted) < high
+    shown = [t.get_text() for t in figure.axes[0].get_yticklabels()]
+    assert "0.1" in shown  # and no 10^-1
+    plt.close(figure)
 
 
 def test_it_leaves_a_picture_with_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tinyrl.correction import Correction
-from tinyrl.course.enumerated import World, world
+from tinyrl.course.enumerated import World, table, versus, world
 
 UNBOUNDED = Correction("sequence", "truncate", None, math.inf)
 METHODS = [
@@ -146,11 +146,138 @@ def test_nothing_kept_is_no_estimate() -> None:
     assert (m.bias, m.noise, m.ess, m.kept, m.mean) == (pytest.approx(1), 0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("where", ["itself", "also"])
+def test_a_batchs_mean_weight_is_refused(where: str) -> None:
+    """`apply` would divide by the plain mean over rows, which no rollout draws from."""
+    own = Correction("token", "truncate", None, 1.3, normalise=True)
+    how = own if where == "itself" else Correction(also=own)
+    with pytest.raises(ValueError, match="normalise divides by the mean of a batch"):
+        made(0).moments(how)
+
+
+def test_what_is_dropped_counts_as_0_whatever_the_denominator() -> None:
+    kept, every = (
+        Correction("token", "mask", 0.7, 1.5, denominator=x)  # type: ignore[arg-type]
+        for x in ("kept", "all")
+    )
+    assert made(0).moments(kept) == made(0).moments(every)
+
+
 def test_what_does_not_fit_is_refused() -> None:
+    right = torch.zeros(13, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"\[13, 3\] for 3 tokens of 3"):
         World(torch.zeros(12, 3), torch.zeros(12, 3), 3)
+    with pytest.raises(ValueError, match="logits_rollout must be float64"):
+        World(right, torch.zeros(13, 3), 3)
+    with pytest.raises(ValueError, match="logits_train must be float64"):
+        World(right.long(), right, 3)
+    with pytest.raises(TypeError, match="logits_train must be a tensor, not list"):
+        World([[0.0]], right, 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"logits_rollout must be \[P, V\], got \[3\]"):
+        World(right, right[0], 3)
+    with pytest.raises(ValueError, match="logits_rollout row 4 holds nan"):
+        World(right, right.index_fill(0, torch.tensor([4]), math.nan), 3)
+    with pytest.raises(ValueError, match="vocab must be a whole number from 2, not 1"):
+        World(right[:3, :1], right[:3, :1], 3)
+    with pytest.raises(TypeError, match="generator must be"):
+        world(None, gap=0.1)  # type: ignore[arg-type]
+    for name, bad in {
+        "gap": (-0.1, math.nan, math.inf, "a", [0.1]),
+        "length": (0, 1.5, True),
+        "vocab": (1, 3.0),
+        "sure": (800, -21, math.nan, "x"),
+    }.items():
+        for value in bad:
+            g = torch.Generator()
+            with pytest.raises(ValueError, match=f"{name} must be"):
+                world(g, **{"gap": 0.1, name: value})  # type: ignore[arg-type]
+
+
+def test_too_many_responses_are_refused_before_they_are_made() -> None:
+    for length in (10, 15, 10**6):  # 3^15 rows of logits would be 300 MiB
+        g = torch.Generator().manual_seed(0)
+        before = g.get_state()
+        with pytest.raises(ValueError, match=rf"3\^{length} responses are too many"):
+            world(g, gap=0.1, length=length)
+        assert g.get_state().equal(before)  # nothing was drawn
     with pytest.raises(ValueError, match="too many"):
-        made(0, length=10)
-    for bad in ({"gap": -0.1}, {"length": 0}, {"vocab": 1}):
-        with pytest.raises(ValueError, match="must be"):
-            made(0, **bad)  # type: ignore[arg-type]
+        World(torch.zeros(1, 2), torch.zeros(1, 2), 10**6)
+
+
+def test_the_surest_world_is_still_exact() -> None:
+    g = torch.Generator().manual_seed(0)
+    m = world(g, gap=0.5, sure=20.0).moments(UNBOUNDED)
+    assert m.bias < 1e-6
+    certain = torch.tensor([[0.0, -800.0]], dtype=torch.float64)
+    with pytest.raises(ValueError, match="true gradient is 0"):
+        World(certain, certain, 1).moments(Correction())
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    w = made(0)
+    one = torch.ones_like(w.train)
+    with pytest.raises(ValueError, match=r"weight must be \[27, 3\], got \[3\]"):
+        w.of(one[0])
+    with pytest.raises(ValueError, match=r"kept must be \[27, 3\], got \[27\]"):
+        w.of(one, (one > 0)[:, 0])
+    with pytest.raises(ValueError, match="kept must be boolean"):
+        w.of(one, one / 2)
+    one[5, 2] = math.nan
+    with pytest.raises(ValueError, match="weight row 5, column 2 is nan"):
+        w.of(one)
+
+
+def test_the_error_of_no_responses_is_refused() -> None:
+    m = made(0).moments(Correction())
+    for bad in (0, -1, math.nan, "8"):
+        with pytest.raises(ValueError, match="responses must be"):
+            m.error(bad)  # type: ignore[arg-type]
+    assert m.error(math.inf) == m.bias
+
+
+def test_its_size_is_the_mean_of_token_deltas() -> None:
+    w = made(1)
+    mu = w.chances.tolist()
+    deltas = zip(mu, (w.train - w.rollout).tolist(), strict=True)
+    assert w.size == pytest.approx(sum(m * sum(map(abs, d)) / 3 for m, d in deltas))
+    assert made(1, gap=0.0).size == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_directions_are_cosines_with_both_policies_gradients(seed: int) -> None:
+    w = made(seed)
+    for correction in METHODS:
+        train, _ = w.directions(correction)
+        assert train == pytest.approx(w.moments(correction).cosine)
+    A = w.reward[:, None].expand(w.ids.shape) - (w.chances @ w.reward)
+    plain = w.gradient(w.chances, A)
+    G = w.rollout_gradient
+    wanted = (plain * G).sum() / plain.norm() / G.norm()
+    assert w.directions(Correction())[1] == pytest.approx(wanted.item())
+    assert w.directions(UNBOUNDED)[0] == pytest.approx(1)
+    assert w.directions(UNBOUNDED)[1] < w.directions(Correction())[1]
+
+
+def test_versus_counts_worlds() -> None:
+    worlds = [made(seed) for seed in range(5)]
+    token = Correction("token", "truncate", None, math.inf)
+    pairs = [(w.moments(token), w.moments(Correction())) for w in worlds]
+    found = versus(worlds, token, Correction())
+    assert found.bias == sorted(a.bias / b.bias for a, b in pairs)
+    assert found.noise == sorted(a.noise / b.noise for a, b in pairs)
+    assert found.nearer == sum(a.cosine > b.cosine for a, b in pairs)
+    more = sum(a.bias > b.bias for a, b in pairs)
+    assert f"(more in {more})," in str(found)
+    assert str(found).startswith(f"bias x {found.bias[0]:.2f}-{found.bias[-1]:.2f}")
+
+
+def test_a_table_has_a_line_for_each_name() -> None:
+    w = made(0)
+    rows = {"none": w.moments(Correction()), "product": w.moments(UNBOUNDED)}
+    head, none, product = table({"a": rows, "b": rows}).splitlines()
+    assert head.split() == ["a:", *(x := ["bias", "noise", "cosine", "ESS"]), "b:", *x]
+    m = rows["none"]
+    said = [f"{m.bias:.3f}", f"{m.noise:.1f}", f"{m.cosine:.3f}", f"{m.ess:.0%}"]
+    assert none.split() == ["none", *said, *said]
+    assert product.split()[:2] == ["product", "0.000"]
+    assert len(head) == len(none) == len(product)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
 from lab_sources import lab
 from lab_truths import close, draw, seeds
@@ -226,12 +227,28 @@ def test_open_question_has_right_numbers() -> None:
     for name in ("open_rubric", "open_answer"):
         assert "-0.0010" in cells[name]
         assert "+0.0010" in cells[name]
-        assert "-0.002" in cells[name]
-    # -0.003 +- 0.001 leaves no mean in the band
-    assert math.log(0.999) > -0.003 + 0.001
-    # a K3 of 1e-5 goes with token deltas that explain this scatter at 20 to 100 tokens
-    sigma = math.sqrt(2 * 1e-5 - 0.003**2)
-    assert 3e-4 < sigma / math.sqrt(100) < sigma / math.sqrt(20) < 1e-3
+        assert "-0.003" in cells[name]
+        assert "2 %" in cells[name]
+        assert "one or two of 64" in cells[name]
+    # d ~ N(-sigma^2/2, sigma^2) has E[rho] = 1 and E[d] = -KL = -E[K3]: all is possible
+    sigma = math.sqrt(2 * 0.003)
+    d = Normal(-0.003, sigma)
+    x = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
+    p = d.log_prob(x).exp() * 1e-5
+    assert (p * x.exp()).sum().item() == pytest.approx(1, abs=1e-6)
+    assert (p * (x.exp() - 1 - x)).sum().item() == pytest.approx(0.003, abs=1e-6)
+    assert sigma / math.sqrt(6000) == pytest.approx(0.001, rel=0.01)
+
+    def kept(tokens: int) -> float:
+        mean = Normal(-0.003, sigma / math.sqrt(tokens))
+        low, high = mean.cdf(torch.tensor([0.999, 1.001]).double().log())
+        return (high - low).item()
+
+    assert kept(6000) == pytest.approx(0.023, abs=0.001)
+    assert 1 < 64 * kept(6000) < 2
+    assert kept(12_000) < kept(6000) / 4  # longer ones pass less often
+    wide = Normal(-0.003, 0.001).cdf(torch.tensor([0.99, 1.01]).double().log())
+    assert wide[1] - wide[0] > 0.999
 
 
 def test_numbers_in_the_messages() -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 from typing import Any, get_args
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
 import matplotlib
+import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
@@ -23,7 +26,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..correction import Correction, Operation
-from ..objectives import Level
+from ..logprobs import number
+from ..objectives import Level, one_of
 from . import style
 from .enumerated import Moments, World, world
 from .figure import encode
@@ -39,6 +43,11 @@ CAPS = (
 """Upper bounds of the slider; the last is none."""
 FAR = 200.0
 """Where no bound at all is drawn."""
+GAPS, LONGEST = 20, 7
+"""Steps of the mismatch slider, from 0 to 1, and the most tokens of a response."""
+ERRORS = (style.QUIET, style.ROLLOUT, style.GOOD, style.DELTA)
+TICKS = (1.001, 1.01, 1.1, 2.0, 10.0)
+BOUND = "bound C (scale: log of C - 1)"
 LEVEL, OPERATION = Words("level", "层级"), Words("operation", "操作")
 CAP, LOWER = Words("bound C", "上界 C"), Words("1/C below", "下界 1/C")
 GAP, LENGTH = Words("mismatch", "失配"), Words("tokens T", "长度 T")
@@ -55,9 +64,10 @@ LEVELS: dict[Level, Words] = {
 }
 TOLD = Words(
     "bias {:.3f}, noise of {} responses {:.3f}, error {:.3f} (all weights 1: {:.3f}); "
-    "ESS {:.1%}, kept {:.1%}, mean weight {:.3f}",
+    "ESS {:.1%}, kept {:.1%}, mean weight {:.3f}; "
+    "errors at C from 1.5 to 5 differ by a factor of {:.2f}",
     "偏差 {:.3f}，{} 条回答的噪声 {:.3f}，总误差 {:.3f}（权重全为 1 时：{:.3f}）；"
-    "ESS {:.1%}，保留 {:.1%}，平均权重 {:.3f}",
+    "ESS {:.1%}，保留 {:.1%}，平均权重 {:.3f}；C 从 1.5 到 5，总误差最多相差 {:.2f} 倍",
 )
 
 
@@ -83,9 +93,12 @@ class Caps:
     def told(self) -> str:
         """The numbers at the bound, in words."""
         m, n = self.along[self.at], self.responses
+        middle = [
+            x.error(n) for x, C in zip(self.along, CAPS, strict=True) if 1.5 <= C <= 5
+        ]
         return str(TOLD).format(
             *(m.bias, n, m.noise / math.sqrt(n), m.error(n), self.plain.error(n)),
-            *(m.ess, m.kept, m.mean),
+            *(m.ess, m.kept, m.mean, max(middle) / min(middle)),
         )
 
 
@@ -104,9 +117,18 @@ class CapPanel:
         responses: int = 64,
         seed: int = 0,
     ) -> None:
-        if cap not in CAPS:
+        one_of("level", level, get_args(Level))
+        one_of("operation", operation, tuple(OPERATIONS))
+        if not isinstance(both, bool):
+            raise ValueError(f"both must be true or false, not {both!r}")
+        if number("cap", cap) not in CAPS:
             raise ValueError(f"cap must be one of {CAPS}, not {cap}")
-        self._seed = seed
+        # A slider would move to the nearest place that it has, and say nothing.
+        if not 0 <= number("gap", gap) <= 1 or abs(gap * GAPS - round(gap * GAPS)) > 1e-9:
+            raise ValueError(f"gap must be from 0 to 1 in steps of {1 / GAPS}, not {gap}")
+        _whole("length", length, 1, LONGEST)
+        _whole("responses", responses, 1, 10**9)
+        self._seed = _whole("seed", seed, 0, 2**63 - 1)
         self.world = lru_cache(maxsize=32)(self._world)
         self.along = lru_cache(maxsize=64)(self._along)
         self.level = _menu(LEVEL, {str(LEVELS[x]): x for x in get_args(Level)}, level)
@@ -119,10 +141,10 @@ class CapPanel:
         )
         self.both = widgets.Checkbox(both, description=str(LOWER), indent=False)
         self.gap = widgets.FloatSlider(
-            gap, min=0, max=1, step=0.05, description=str(GAP), continuous_update=False
+            gap, min=0, max=1, step=1 / GAPS, description=str(GAP), continuous_update=False
         )
         self.length = widgets.IntSlider(
-            length, min=1, max=7, description=str(LENGTH), continuous_update=False
+            length, min=1, max=LONGEST, description=str(LENGTH), continuous_update=False
         )
         sizes = sorted({16, 64, 256, 1024, 4096, responses})
         self.responses = _menu(RESPONSES, {str(n): n for n in sizes}, responses)
@@ -194,23 +216,22 @@ class CapFigure:
             left, right = self.figure.subplots(1, 2)
             self.lines = {
                 "plain": _line(left, "error, all weights 1", "--"),
-                "noise": _line(left, "noise", "o-", style.ROLLOUT),
+                "noise": _line(left, "noise / √N", "o-", style.ROLLOUT),
                 "bias": _line(left, "bias", "o-", style.BAD),
                 "error": _line(left, "error", "-", style.INK),
                 "ess": _line(right, "effective sample size", "o-", style.DELTA),
                 "kept": _line(right, "tokens kept", "o-", style.GOOD),
             }
             self.marks = [axes.axvline(1.0, color=style.QUIET) for axes in (left, right)]
-            style.label(left, "Error of the gradient", "bound C", "in true gradients")
-            style.label(right, "What is left of the batch", "bound C", "share")
+            style.label(left, "Error of N responses' gradient", BOUND, "in true gradients")
+            style.label(right, "What is left of the batch", BOUND, "share")
             left.set(yscale="log", ylim=(1e-3, 30))
             right.set(ylim=(-0.03, 1.05))
             for axes in (left, right):
                 axes.set_xscale("log")
                 axes.set_xlim(self.places[0] / 1.6, self.places[-1] * 1.6)
-                ticks = {"1.001": 1e-3, "1.01": 1e-2, "1.1": 0.1, "2": 1, "11": 10}
-                ticks |= {"none": FAR - 1}
-                axes.set_xticks([*ticks.values()], [*ticks])
+                names = [*(f"{c:g}" for c in TICKS), "none"]
+                axes.set_xticks([c - 1 for c in (*TICKS, FAR)], names)
                 axes.minorticks_off()
             below: Any = {"loc": "outside lower left", "ncols": 4}
             shown = [x for x in left.get_lines() if x not in self.marks]
@@ -244,6 +265,28 @@ class CapFigure:
         return encode(self.renderer)
 
 
+def plot_errors(
+    worlds: Mapping[float, World],
+    corrections: Mapping[str, Correction],
+    responses: Sequence[int],
+) -> Figure:
+    """The error of each correction against the gap of the world, a plot for each number."""
+    figure, axes = plt.subplots(1, len(responses), sharey=True, squeeze=False)
+    ticks = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
+    for ax, n in zip(axes[0], responses, strict=True):
+        for (name, c), colour in zip(corrections.items(), cycle(ERRORS)):
+            errors = [w.moments(c).error(n) for w in worlds.values()]
+            ax.semilogy([*worlds], errors, "o-", ms=3, color=colour, label=name)
+        style.label(ax, f"{n} responses", "gap", "error, in true gradients")
+        ax.minorticks_off()
+    limits = axes[0, 0].get_ylim()  # shared; ticks beyond them would widen them
+    axes[0, 0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[0, 0].set_ylim(limits)
+    below: Any = {"loc": "outside lower center", "ncols": len(corrections)}
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), **below)
+    return figure
+
+
 def _line(axes: Axes, name: str, form: str, colour: str = style.QUIET) -> Line2D:
     (line,) = axes.plot([], [], form, ms=4, color=colour, label=name)
     return line
@@ -253,3 +296,11 @@ def _menu(name: Words, choices: dict[str, Any], now: Any) -> Any:
     menu = widgets.Dropdown(options=list(choices.items()), value=now, description=str(name))
     menu.style.description_width = "auto"
     return menu
+
+
+def _whole(name: str, value: int, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(
+            f"{name} must be a whole number from {least} to {most}, not {value!r}"
+        )
+    return value

@@ -8,6 +8,7 @@ Nothing is drawn but the world itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,9 +17,12 @@ import torch
 from torch import Tensor
 
 from ..correction import Correction
+from ..logprobs import number
 
 LARGEST = 20_000
 """Responses that are still added up at once."""
+SUREST = 20.0
+"""How far `sure` may go: beyond, 1 - p of the right token drowns in float64's rounding."""
 
 
 class Moments(NamedTuple):
@@ -39,6 +43,8 @@ class Moments(NamedTuple):
 
     def error(self, responses: float) -> float:
         """Root of the expected |mean of so many g - G|^2, / |G|."""
+        if not number("responses", responses) > 0:
+            raise ValueError(f"responses must be above 0, not {responses}")
         return math.hypot(self.bias, self.noise / math.sqrt(responses))
 
 
@@ -56,15 +62,26 @@ class World:
     length: int
 
     def __post_init__(self) -> None:
+        for name in ("logits_train", "logits_rollout"):
+            logits = getattr(self, name)
+            if not isinstance(logits, Tensor):
+                raise TypeError(f"{name} must be a tensor, not {type(logits).__name__}")
+            if logits.dim() != 2:
+                raise ValueError(f"{name} must be [P, V], got {list(logits.shape)}")
         P, V = self.logits_train.shape
-        wanted = sum(V**t for t in range(self.length))
+        wanted = _prefixes(V, self.length)
         if self.logits_rollout.shape != (P, V) or wanted != P:
             raise ValueError(
                 f"logits must be [{wanted}, {V}] for {self.length} tokens of {V}, got "
                 f"{[P, V]} and {list(self.logits_rollout.shape)}"
             )
-        if V**self.length > LARGEST:
-            raise ValueError(f"{V}^{self.length} responses are too many to add up")
+        for name in ("logits_train", "logits_rollout"):
+            logits = getattr(self, name)
+            if logits.dtype != torch.float64:
+                raise ValueError(f"{name} must be float64, not {logits.dtype}")
+            bad = (~logits.isfinite()).nonzero().tolist()
+            if bad:
+                raise ValueError(f"{name} row {bad[0][0]} holds {logits[tuple(bad[0])]}")
 
     @cached_property
     def ids(self) -> Tensor:
@@ -100,6 +117,12 @@ class World:
         """`[N]`."""
         return (self.ids == 0).all(1).double()
 
+    @property
+    def size(self) -> float:
+        """Mean |d| of the rollout's tokens, d = logp_train - logp_rollout."""
+        each = (self.train - self.rollout).abs().mean(1)
+        return (self.chances * each).sum().item()
+
     @cached_property
     def chances(self) -> Tensor:
         """How often the rollout's policy gives each response, `[N]`."""
@@ -129,6 +152,13 @@ class World:
         """E[g] of g = sum_t w_t (R - b) d log pi_t, b the mean reward, `[P, V]`."""
         return self.gradient(self.chances, weight * self._advantage)
 
+    def directions(self, correction: Correction) -> tuple[float, float]:
+        """Cosines of E[g] with the gradients of J(trainer) and J(rollout)."""
+        g = self.expected(self._weights(correction)[0]).flatten()
+        goals = (self.true_gradient, self.rollout_gradient)
+        train, rollout = (torch.cosine_similarity(g, G.flatten(), 0).item() for G in goals)
+        return train, rollout
+
     @cached_property
     def _advantage(self) -> Tensor:
         return (self.reward - (self.chances * self.reward).sum())[:, None]
@@ -140,14 +170,45 @@ class World:
         return (p.square().sum(1, keepdim=True) - 2 * p + 1)[self.prefix, self.ids]
 
     def moments(self, correction: Correction) -> Moments:
-        """Bias and noise of the corrected gradient; what is dropped counts as a 0."""
+        """Bias and noise of the corrected gradient; what is dropped counts as a 0.
+
+        So it divides by all tokens whatever `denominator` says: where a loss divides by
+        those that are kept, E[g] of a large batch is this over `kept`, along the same line.
+        `ValueError` for `normalise`: a batch's mean weight is no number of one response.
+        """
+        return self.of(*self._weights(correction))
+
+    def _weights(self, correction: Correction) -> tuple[Tensor, Tensor]:
+        step: Correction | None = correction
+        while step is not None:
+            if step.normalise:
+                raise ValueError(
+                    "normalise divides by the mean of a batch: one response has no moments"
+                )
+            step = step.also
         everything = torch.ones_like(self.ids, dtype=torch.bool)
         weight, kept = correction.apply(self.train, self.rollout, everything)
-        return self.of(torch.where(kept, weight, 0.0), kept)
+        return torch.where(kept, weight, 0.0), kept
 
     def of(self, weight: Tensor, kept: Tensor | None = None) -> Moments:
-        """The same of any weights `[N, T]`."""
-        kept = torch.ones_like(weight).bool() if kept is None else kept
+        """The same of any weights `[N, T]`, 0 where a token is dropped, and what was kept.
+
+        `ValueError` where the true gradient is 0, which nothing can be told in lengths of.
+        """
+        kept = torch.ones_like(self.ids).bool() if kept is None else kept
+        for name, x in (("weight", weight), ("kept", kept)):
+            if x.shape != self.ids.shape:
+                raise ValueError(
+                    f"{name} must be {list(self.ids.shape)}, got {list(x.shape)}"
+                )
+        if kept.dtype != torch.bool:
+            raise ValueError(f"kept must be boolean, not {kept.dtype}")
+        bad = (~weight.isfinite()).nonzero().tolist()
+        if bad:
+            n, t = bad[0]
+            raise ValueError(f"weight row {n}, column {t} is {weight[n, t].item()}")
+        if not self.true_gradient.norm() > 0:
+            raise ValueError("the true gradient is 0: logits_train leave nothing to learn")
         G, mean = self.true_gradient, self.expected(weight)
         # Places of one response stand behind different prefixes: their squares add up.
         square = (weight * self._advantage).square() * self._lengths
@@ -178,15 +239,71 @@ def world(
     standard deviation of what the rollout's logits are off by. One generator gives the same
     trainer and the same noise, larger or smaller, at every gap.
     """
-    if length < 1 or vocab < 2 or not 0 <= gap < math.inf:
-        raise ValueError(
-            f"length must be 1 or more, vocab 2 or more and gap 0 or more, not {length}, "
-            f"{vocab} and {gap}"
-        )
-    P = sum(vocab**t for t in range(length))
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
+    if not 0 <= number("gap", gap) < math.inf:
+        raise ValueError(f"gap must be a number from 0, not {gap}")
+    if not -SUREST <= number("sure", sure) <= SUREST:
+        raise ValueError(f"sure must be from {-SUREST:g} to {SUREST:g}, not {sure}")
+    P = _prefixes(vocab, length)
     own, off = (
         torch.randn(P, vocab, generator=generator, dtype=torch.float64) for _ in range(2)
     )
     logits = own / 2
     logits[:, 0] += sure
     return World(logits, logits + gap * off, length)
+
+
+class Versus(NamedTuple):
+    """One correction against another in the same worlds."""
+
+    bias: list[float]
+    """Over that of the other, in rising order."""
+    noise: list[float]
+    """Over that of the other, in rising order."""
+    nearer: int
+    """Worlds in which its cosine is nearer to 1."""
+
+    def __str__(self) -> str:
+        more = sum(b > 1 for b in self.bias)
+        bias, noise = (f"{x[0]:.2f}-{x[-1]:.2f}" for x in (self.bias, self.noise))
+        return (
+            f"bias x {bias} (more in {more}), noise x {noise}, cosine higher in "
+            f"{self.nearer}"
+        )
+
+
+def versus(worlds: Sequence[World], one: Correction, other: Correction) -> Versus:
+    """How `one` fares against `other`, which must leave some bias in every world."""
+    pairs = [(w.moments(one), w.moments(other)) for w in worlds]
+    return Versus(
+        sorted(a.bias / b.bias for a, b in pairs),
+        sorted(a.noise / b.noise for a, b in pairs),
+        sum(a.cosine > b.cosine for a, b in pairs),
+    )
+
+
+def table(columns: Mapping[str, Mapping[str, Moments]]) -> str:
+    """Bias, noise of one response, cosine and ESS: a line for each name, as in each column.
+
+    `columns` must not be empty, and all must have the names of the first.
+    """
+    names = list(next(iter(columns.values())))
+    width = max(map(len, names)) + 2
+    head = (f"{title + ': bias noise cosine  ESS':>32}" for title in columns)
+    lines = [" " * width + "".join(head)]
+    for name in names:
+        each = (moments[name] for moments in columns.values())
+        row = (f"{m.bias:14.3f}{m.noise:6.1f}{m.cosine:7.3f}{m.ess:5.0%}" for m in each)
+        lines.append(f"{name:{width}}" + "".join(row))
+    return "\n".join(lines)
+
+
+def _prefixes(vocab: int, length: int) -> int:
+    """How many prefixes there are, before anything so large is made."""
+    for name, value, least in (("vocab", vocab, 2), ("length", length, 1)):
+        if type(value) is not int or value < least:
+            raise ValueError(f"{name} must be a whole number from {least}, not {value!r}")
+    if length * math.log(vocab) > math.log(LARGEST):
+        raise ValueError(f"{vocab}^{length} responses are too many to add up")
+    return sum(vocab**t for t in range(length))

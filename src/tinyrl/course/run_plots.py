@@ -85,6 +85,14 @@ class RunsFigure:
                 ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             axes[1].set_yscale("log")
             axes[1].set_ylim(LOWEST / 2, 10)
+            floor = f"at {LOWEST:.0e}: that or less, 0 too"
+            axes[1].text(
+                *(0.98, LOWEST * 1.6, floor),
+                transform=axes[1].get_yaxis_transform(),
+                ha="right",
+                fontsize=7,
+                color=style.QUIET,
+            )
             for ax in (axes[0], axes[2]):
                 ax.set_ylim(-0.03, 1.03)
             axes[2].set_xlim(0.4, len(COLOURS) + 0.6)
