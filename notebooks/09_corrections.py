@@ -197,9 +197,10 @@ except ValueError as error:
 #
 # A correction is a **level** (whose $\rho$: of a token, of the whole response as a *product*, or
 # its *geometric* mean, the T-th root) and an **operation** (*truncate*: weight $\min(\rho, C)$;
-# *mask*: drop what is outside the bounds). The letters TIS and MIS are read in two ways:
+# *mask*: drop what is outside the bounds). The letters TIS and MIS are read in two ways. The
+# *syllabus* here is the Chinese lesson whose points this course teaches (docs/vocabulary.md):
 #
-# | | our lesson's text | most papers and systems |
+# | | the syllabus | most papers and systems |
 # |---|---|---|
 # | **TIS** | *trajectory-level*: one weight for the whole response | ***truncated***, at any level |
 # | **MIS** | *mini-batch* or token-level: a finer grain | ***masked***, at any level |
@@ -209,8 +210,8 @@ except ValueError as error:
 
 # %% tags=["anchor:readings"]
 readings = {
-    "trajectory: the lesson's TIS": PRODUCT,
-    "token: the lesson's MIS": ("token", "truncate", None, inf),
+    "trajectory: syllabus' TIS": PRODUCT,
+    "token: syllabus' MIS": ("token", "truncate", None, inf),
     "mini-batch: also MIS": ("token", "truncate", None, inf, "ratio", True),
     "truncated, token: TIS": ("token", "truncate", None, 2.0),
     "truncated, sequence: TIS": ("sequence", "truncate", None, 2.0),
@@ -274,8 +275,8 @@ reveal("09.token", removed[0 if high < 0.25 else 1 + (low < 0.3 or high > 0.7)])
 
 # %% [markdown] tags=["anchor:tis"]
 # - **The product is unbiased**, exactly, and the price is noise: at the largest gap ESS is a
-#   fraction. That is importance sampling (the idea behind the lesson's TIS).
-# - **Token weights (the lesson's MIS)** mostly have less noise than the product, clearly so at
+#   fraction. That is importance sampling (the idea behind the syllabus' TIS).
+# - **Token weights (the syllabus' MIS)** mostly have less noise than the product, clearly so at
 #   the largest gap, and they leave bias. How much is a matter of the world. A token's
 #   weight makes its own choice count right; how often its *prefix* is reached, and how the
 #   response goes on to its reward, stay $\mu$'s. But look at the **cosine**: in most worlds the
@@ -530,8 +531,8 @@ for name in ("verl/decoupled_token_is", "verl/decoupled_geo_rs", "trl/default",
 #
 # ## The ranking, tested
 #
-# The text that this course follows ranks true on-policy, trajectory and finer weights by grain,
-# scope, stability and speed. In place of adjectives, what this notebook measured:
+# The syllabus ranks true on-policy, trajectory and finer weights by grain, scope, stability and
+# speed. In place of adjectives, what this notebook measured:
 
 # %% tags=["anchor:ranking"]
 print(f"{'':18}  bias  noise   ESS at gap 0.3   pass rate, stale rollouts")

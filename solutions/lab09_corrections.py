@@ -488,9 +488,8 @@ _check("stale_negatives", stale_negatives, seed=9456)
 # below, so 2 % come in. With length a mean scatters less, about -0.003 and not
 # about 0: longer responses pass even less often. Clip fraction 0 is no
 # contradiction: recomputed ratios begin at 1. A response now and then comes
-# through: its noise is the whole gradient, perhaps without the rest of its
-# group to balance it, and Adam makes it a step of full size. That may be a
-# random walk, and reward can fall. They should drop the band or widen it to
+# through: its noise is the whole gradient, and Adam makes it a step of full
+# size. That may be a random walk, and reward can fall. They should drop the band or widen it to
 # 0.99 to 1.01, or truncate token weights; and work on the mismatch. The sign of
 # the mean is no bug: on the sampler's own tokens it is -KL, and K3 is the same
 # 0.003. Control: fresh rollouts of the trainer's own engine, of which as few
