@@ -489,12 +489,12 @@ _check("stale_negatives", stale_negatives, seed=9456)
 # about 0: longer responses pass even less often. Clip fraction 0 is no
 # contradiction: recomputed ratios begin at 1. A response now and then comes
 # through: its noise is the whole gradient, and Adam makes it a step of full
-# size. That may be a random walk, and reward can fall. They should drop the band or widen it to
-# 0.99 to 1.01, or truncate token weights; and work on the mismatch. The sign of
-# the mean is no bug: on the sampler's own tokens it is -KL, and K3 is the same
-# 0.003. Control: fresh rollouts of the trainer's own engine, of which as few
-# responses are kept by lot, on several seeds. If those runs fall as well, it is
-# the number of responses, not the mismatch.
+# size. That may be a random walk, and reward can fall. They should drop the
+# band or widen it to 0.99 to 1.01, or truncate token weights; and work on the
+# mismatch. The sign of the mean is no bug: on the sampler's own tokens it is
+# -KL, and K3 is the same 0.003. Control: fresh rollouts of the trainer's own
+# engine, of which as few responses are kept by lot, on several seeds. If those
+# runs fall as well, it is the number of responses, not the mismatch.
 # ### END SOLUTION
 
 # %% [markdown]

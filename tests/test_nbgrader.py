@@ -223,7 +223,7 @@ def test_lab_check_gives_full_marks_to_the_solution_and_none_to_the_starter(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TINYRL_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(labcheck, "grade", partial(grading.grade, launch=fork))
+    monkeypatch.setattr(grading, "grade", partial(grading.grade, launch=fork))
     path = answered(name, tmp_path / name)
     total = sum(sum(exercise.points) for exercise in LABS[name])
     assert labcheck.run(name[:5]) == labcheck.FULL

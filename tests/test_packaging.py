@@ -144,7 +144,10 @@ def _make(folder: Path, *args: str, python: str = "./python3") -> tuple[list[str
     return asked, done.stderr
 
 
-INSTALL = "-m pip install --disable-pip-version-check -c requirements.lock -e .[lab,dev]"
+INSTALL = (
+    "-m pip install --disable-pip-version-check --no-compile -c requirements.lock "
+    "-e .[lab,dev]"
+)
 VENV = "-m venv --clear .venv"
 LAB = "-m jupyterlab --no-browser"
 

@@ -144,8 +144,6 @@ def test_hints_come_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> N
     assert standing("ratio").hints == 3
     with pytest.raises(ValueError, match="levels 1 to 3, not 4"):
         hint("ratio", 4)
-    with pytest.raises(ValueError, match="no exercise is called 'x'"):
-        hint("x")
 
 
 def test_solution_comes_after_an_honest_try(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +210,8 @@ def test_an_open_question_is_answered_after_a_try(
     remember(Record("wrong", LABS[lab][0].name))
     solution(lab[:5])
     out = capsys.readouterr().out
-    assert out.count("1. ") == 1, "the marker's list"
+    starts = [line.strip()[:3] for line in out.splitlines()]
+    assert starts.count("1. ") == 1, "the marker's list"
     assert len(out.split()) > 150
     assert "canary" not in out.lower()
     assert "#" not in out

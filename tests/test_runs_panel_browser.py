@@ -38,7 +38,7 @@ def test_a_run_is_watched_stopped_and_gone_on_with(clone: Path, lab: Lab) -> Non
     )
     lab.shoot("runs-training")
     cancel.click()
-    expect(panel.locator(".tinyrl-status")).to_contain_text("what was done is kept")
+    expect(panel.locator(".tinyrl-status")).to_contain_text("run goes on from there")
     expect(run).to_be_enabled()
     assert panel.locator("img").get_attribute("src") != before
     panel.get_by_label("correction").select_option(label="token, truncated at 2")

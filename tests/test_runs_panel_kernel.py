@@ -82,7 +82,7 @@ def test_it_trains_while_cells_are_executed_and_stops_when_told(learner: Learner
     time.sleep(0.3)
     assert learner.look() == (False, end)
     text = learner.told("print(p.status.value, p.error.value)")
-    assert "what was done is kept" in text
+    assert "run goes on from there" in text
     learner.press(run)
     learner.wait(lambda training, steps: training and steps > end)
     learner.press(cancel)
