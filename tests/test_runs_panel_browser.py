@@ -44,5 +44,5 @@ def test_a_run_is_watched_stopped_and_gone_on_with(clone: Path, lab: Lab) -> Non
     panel.get_by_label("correction").select_option(label="token, truncated at 2")
     panel.get_by_label("old logprobs").select_option(label="rollout's")
     run.click()
-    expect(panel.get_by_role("alert")).to_contain_text("would count old/rollout twice")
+    expect(panel.get_by_role("alert")).to_contain_text("truncating would count it twice")
     lab.shoot("runs-error")
