@@ -36,7 +36,7 @@ def check_choices(part: object) -> None:
 
     Without it a misspelt choice would silently act as one of the others.
     """
-    for name, hint in _hints(type(part)).items():
+    for name, hint in _hints(type(part)).items():  # type: ignore[arg-type]
         value = getattr(part, name)
         if get_origin(hint) is Literal:
             kinds = {type(choice) for choice in get_args(hint)}
