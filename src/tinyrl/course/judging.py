@@ -72,6 +72,7 @@ class Known:
             self.cases = exercise.inputs(seed)
         self._truths: dict[int, Truth] = {}
         self._seen: dict[tuple[str, int], Seen] = {}
+        self._wrong: dict[tuple[str, int], bool] = {}
 
     def truth(self, i: int) -> Truth:
         """The right answer to case `i`."""
@@ -88,8 +89,11 @@ class Known:
 
     def is_wrong(self, name: str, i: int) -> bool:
         """Whether a wrong function of the exercise is wrong in case `i`."""
-        case, seen = self.cases[i], self.mistake(name, i)
-        return find_fault(self.exercise, case, seen, self.truth(i)) is not None
+        if (name, i) not in self._wrong:
+            case, seen = self.cases[i], self.mistake(name, i)
+            fault = find_fault(self.exercise, case, seen, self.truth(i))
+            self._wrong[name, i] = fault is not None
+        return self._wrong[name, i]
 
 
 _kept: dict[tuple[str, int], Known] | None = None
@@ -137,7 +141,7 @@ def walk(known: Known, answer: object, *, own: bool = False) -> Verdict:
             return _told("wrong", said, passed, case.stage, "borrowed")
         trail.append(seen)
         if fault := find_fault(exercise, case, seen, known.truth(passed)):
-            rows = fault.rows() + complaints.printed(seen.attempt)
+            rows = () if own else fault.rows() + complaints.printed(seen.attempt)
             verdict = Verdict(
                 "wrong", fault.text, fault.hidden, passed, case.stage, None, rows
             )
