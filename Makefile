@@ -16,6 +16,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 PEERS := trl verl  # each in an environment of its own: they want different transformers
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Nearly every test starts processes that import torch: three times as long without bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test science bench peers kill-matrix notebooks checkpoints lint lock chromium \
 	clean

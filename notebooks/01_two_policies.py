@@ -327,14 +327,18 @@ claim(
 reveal("01.growth", growths[2 if bias["T = 0.8"] > 0.75 else 1])
 
 # %% [markdown] tags=["anchor:old-logprobs"]
-# ## Old logprobs must belong to the policy that sampled
+# ## Whose old logprobs?
 #
 # New, old and reference logprobs must be of one token, in one context, under one
-# definition of the policy, and the *old* one that of the policy which drew the token. Only
-# then does the ratio mean new over old, and only then do weights work:
+# definition of the policy. As the denominator of a weight, the *old* one must be that of
+# the policy which drew the token:
 #
 # $$\mathbb{E}_{a \sim \mu}\left[\frac{\pi(a)}{\mu(a)} R(a)\right]
 # = \mathbb{E}_{a \sim \pi}[R(a)].$$
+#
+# A clip asks something else: how far has *this update* moved? Its old logprobs are the
+# trainer's own, from before the update. Where sampler and trainer agree both are one
+# number; where they don't, one number cannot do both jobs (lesson 09 keeps them apart).
 #
 # PPO is doubly sensitive: the ratio scales the advantage *and* decides what is clipped.
 # Test it. The sampler runs at temperature 0.9; what is the pass rate of the *trainer's*
@@ -502,6 +506,6 @@ panel(int4.logp_rollout, new, int4.mask)
 # 5. 差异分数值类（格式、kernel）与语义类（温度、位置、旧权重）；单看大小分不清，要看它的形态。
 # 6. ratio = exp(logp_new − logp_old)：加性的误差经指数变成乘性的误差，而且正负不对称。
 # 7. 序列级差是逐 token 之和：随机误差按 √T 增长，带符号的偏差按 T 增长。
-# 8. old logprob 必须属于真正采样的策略，否则 ratio 与重要性权重都失去含义。
+# 8. 重要性权重的分母必须属于真正采样的策略；裁剪的中心应是训练侧更新前自己算的值。两侧一致时二者相同。
 # 9. delta 为零不等于一致：引擎若上报温度之前的 logprob，差异会被完全掩盖。
 # 10. 本例中，用 INT4 采样并把它的 logprob 当作 old，裁剪中心就错了，策略越训越差；放开裁剪或由训练侧重算则几乎不受影响。

@@ -56,15 +56,16 @@ def noise(offset):
 #
 # $$(-1)^s \cdot 1.m \cdot 2^{\,e - \text{bias}}$$
 #
-# The exponent says in which octave the number lies, the mantissa where in the octave. **FP16
-# spends its bits as 1 + 5 + 10, BF16 as 1 + 8 + 7**: the one resolves more finely, the other
-# reaches as far as FP32 (1 + 8 + 23), of which it is the upper half. FP8 exists twice: E4M3
-# for weights and activations, E5M2, which reaches further, for gradients. INT8 and INT4 have
-# no exponent: they count steps of a scale that is kept beside them.
+# The exponent says in which octave the number lies, the mantissa where in the octave.
+# **FP16 spends its bits as 1 + 5 + 10, BF16 as 1 + 8 + 7**: the one resolves more finely,
+# the other reaches as far as FP32 (1 + 8 + 23), of which it is the upper half. FP8 exists
+# twice: E4M3 for weights and activations, E5M2, which reaches further, for gradients. INT8
+# and INT4 have no exponent: they count steps of a scale that is kept beside them.
 #
 # Type a number, flip a bit, step to a neighbour. Try `0.1`; then `70000` in FP16 and in
 # BF16 (overflow); `1e-8` in FP16 (underflow) and one bit above; the largest exponent bit of
-# `1.0`; `500` in E4M3, which has no infinity and stops at its largest number.
+# `1.0`; `500` in E4M3, which has no infinity and stops at its largest number. (Engines
+# saturate like that; a cast that does not gives NaN: ml_dtypes#260.)
 
 # %% tags=["anchor:explorer"]
 BitExplorer(0.1, "fp16")
@@ -79,19 +80,19 @@ BitExplorer(0.1, "fp16")
 # decide the price: memory, and the time to move it.
 
 # %% tags=["anchor:formats"]
-print("format        bits   largest  smallest after 1   7 billion weights")
+print("format        bits      largest  smallest  next after 1  7B weights")
 for fmt, f in FORMATS.items():
     parts = f"1+{f.exponent_bits}+{f.mantissa_bits}"
-    low, after_one = f.smallest_subnormal, 1 + f.epsilon
-    row = f"{NAMES[fmt]:10}{parts:>8}{f.max:10.2g}{low:10.1g}{after_one:9.8g}"
-    print(f"{row}{7 * f.bits / 8:8.1f} GB")
+    row = f"{NAMES[fmt]:10}{parts:>8}{f.max:13.6g}{f.smallest_subnormal:10.1g}"
+    print(f"{row}{1 + f.epsilon:14.8g}{7 * f.bits / 8:9.1f} GB")
 
 # %% [markdown]
 # **FP32** is accurate and expensive: twice the memory of 16 bits, and a fraction of the
 # speed where there are tensor cores. **FP8, INT8 and INT4** are the cheap end: an engine
-# that decodes is limited by how fast it can read weights, so half the bits are nearly twice
-# the tokens, paid for in error. That is why rollout engines run them, and most trainers do
-# not; those that do keep master weights and sums in FP32.
+# that decodes a small batch is limited by how fast it can read weights, so half the bits
+# are nearly twice the tokens, paid for in error. (With many sequences at once the KV cache
+# and the arithmetic count more, and the gain is smaller.) That is why rollout engines run
+# them, and most trainers do not; those that do keep master weights and sums in FP32.
 
 # %%
 places = ["near 1", "near 1000", "near 100,000"]
@@ -122,10 +123,11 @@ for fmt in ("fp16", "bf16"):
 reveal("03.finer", places[2])
 
 # %% [markdown]
-# Right, a floating-point format keeps *relative* resolution over its range: FP16 eight times
-# finer than BF16 wherever FP16 is at home. Its home is small. Below 6e-5 its gaps stop
-# shrinking (subnormal numbers: the relative error grows), and past 65504 there is nothing.
-# Integers keep *absolute* resolution: fine for the largest weight, coarse for the small ones.
+# Right, a floating-point format keeps *relative* resolution over its range: FP16 eight
+# times finer than BF16 wherever FP16 is at home. Its home is small. Below 6e-5 its gaps
+# stop shrinking (subnormal numbers: the relative error grows), and past 65504 there is
+# nothing. Integers keep *absolute* resolution: fine for the largest weight, coarse for the
+# small ones.
 #
 # ## 1 + 0.001
 #
@@ -157,9 +159,9 @@ reveal("03.steps", f"{w[-1].item():g}")
 #
 # $$\log \pi(a) = z_a - \log \sum_v e^{z_v}$$
 #
-# and $e^z$ uses the range up fast. Here it is in each format, each operation rounded; once as
-# written, once with the maximum subtracted first. The last column rounds the logits alone:
-# all that INT8 and INT4 can do, which hold no exponentials.
+# and $e^z$ uses the range up fast. Here it is in each format, each operation rounded; once
+# as written, once with the maximum subtracted first. The last column rounds the logits
+# alone: all that INT8 and INT4 can do, which hold no exponentials.
 
 # %%
 ends = ["infinite", "about 162,755", "saturated at 65504"]
@@ -187,8 +189,9 @@ print("format         exp(12)     naive  max first  logits only")
 for fmt, f in FORMATS.items():
     rounded = quantise(z, fmt).double().log_softmax(-1)[0, 3]
     row = [round_to(z.exp(), fmt)[0, 0], naive(z, fmt), stable(z, fmt)]
-    e, a, b = 3 * [torch.nan] if f.is_integer else map(float, row)
-    print(f"{NAMES[fmt]:10}{e:12.0f}{a:10.3f}{b:11.3f}{rounded:13.3f}")
+    cells = [f"{x.item():.{n}f}" for x, n in zip(row, (0, 3, 3))]
+    told = "{:>12}{:>10}{:>11}".format(*"---" if f.is_integer else cells)
+    print(f"{NAMES[fmt]:10}{told}{rounded:13.3f}")
 reveal("03.exp", ends[0])
 
 # %% [markdown]
@@ -202,7 +205,8 @@ reveal("03.exp", ends[0])
 #
 # so a token with $\pi(a)$ near 1 subtracts its own error again, and a rare one keeps it
 # whole. Remember this for the measurement below. It also says why engines compute softmax
-# in FP32 whatever the rest runs in, and why a head that rounds logits on one side only hurts.
+# in FP32 whatever the rest runs in, and why a head that rounds logits on one side only
+# hurts.
 
 # %% [markdown] tags=["anchor:loss-scaling"]
 # ## What FP16 does to gradients
@@ -327,20 +331,21 @@ claim(
 # Three mantissa bits are a factor $2^3 = 8$ in every rounding error, and so in delta; K3 is
 # about $\delta^2 / 2$, so $8^2 = 64$. Nothing else in the two runs differs, and nothing
 # else is needed to explain it. Everything moves with it: logprob, KL, ratio, the sum over a
-# response. The favourite token hardly moves, until four bits.
+# response. The favourite token hardly moves, with four bits even: top-1 agreement is no
+# alarm for formats.
 #
 # ## Why INT8 looks like BF16
 #
 # In the table INT8 weights sit beside BF16. It is no law, it is a count. BF16 has 8
-# significant bits at every size. INT8 has 127 steps for the *largest* weight of a row, and
-# since one scale belongs to each row and the largest of 32 weights is only two or three
-# times a typical one, a typical weight still gets about fifty steps.
+# significant bits at every size. INT8 has 127 steps for the *largest* weight of a row,
+# since one scale belongs to each row. In a short row without outliers the largest weight is
+# not much larger than a typical one, so a typical one keeps many of those steps:
 
 # %% tags=["anchor:int8"]
 W = [p.data for p in model.parameters() if p.ndim == 2]
 typical = torch.cat([w.flatten() for w in W]).norm()
 peak = torch.cat([w.abs().amax(1) / w.square().mean(1).sqrt() for w in W])
-print(f"largest weight of a row over its rms: {peak.median():.1f} (median)")
+print(f"steps of INT8 up to the rms of a row: {127 / peak.median():.0f} of 127")
 for fmt in ("fp16", "bf16", "int8", "fp8_e4m3", "int4"):
     error = torch.cat([(quantise(w, fmt) - w).flatten() for w in W]).norm()
     print(f"{NAMES[fmt]:10} relative error of a weight {error / typical:.1e}")
@@ -349,8 +354,8 @@ for name, other in {"weights": only, "everywhere": bf16.mean_abs}.items():
     print(f"delta, INT8 weights / BF16 {name:10} {int8.mean_abs / other:.1f}")
 
 # %% [markdown]
-# So an INT8 weight is some three times coarser than a BF16 one, delta two times, which is as
-# far off as BF16 weights *and* activations together. The tie breaks where a row has an
+# So an INT8 weight is some three times coarser than a BF16 one, delta two times, which is
+# as far off as BF16 weights *and* activations together. The tie breaks where a row has an
 # outlier, which stretches the scale for all others; large models have such channels, this
 # one has not.
 #
@@ -381,9 +386,10 @@ style.label(right_ax, "BF16: share of the tokens with p <= 0.5")
 plt.show()
 
 # %% [markdown]
-# As the formula said: a sure token gives its error back, an unsure one keeps it. One token
-# in twelve carries most of the mismatch. They are also the tokens on which RL decides
-# something, and the reason why an average over all tokens looks better than the run feels.
+# As the formula said: a sure token gives its error back, an unsure one keeps it. Few tokens
+# carry most of the mismatch, and an average over all tokens hides them. They are also the
+# tokens on which RL decides something: where the policy is sure, all answers of a group
+# agree.
 #
 # ## Try it
 #
@@ -396,8 +402,8 @@ panel([model], task, rollout=PRESETS["bf16"])
 # %% [markdown] tags=["anchor:same-path"]
 # ## The same format, or the same path?
 #
-# Which is better, FP16 or BF16, is not the question that mismatch asks. It asks whether both
-# sides take the **same numerical path**. Nine pairs:
+# Which is better, FP16 or BF16, is not the question that mismatch asks. It asks whether
+# both sides take the **same numerical path**. Nine pairs:
 
 # %%
 pairs = ["FP16", "BF16", "equally far"]
@@ -452,17 +458,17 @@ claim(
 
 # %% [markdown]
 # The first pair is as far apart as BF16 is from FP32: matching the dtype gained nothing. In
-# the second, few tokens move, but one that does moves by a whole BF16 rounding, since a last
-# bit decides which way a tie falls. Only the third is zero. So **matching dtype is not
+# the second, few tokens move, but one that does moves by a whole BF16 rounding, since a
+# last bit decides which way a tie falls. Only the third is zero. So **matching dtype is not
 # matching numerics**; lesson 04 takes the kernels apart.
 #
 # ## What FP16 buys, and what this model can't show
 #
 # arXiv 2510.26788 trains large models with FP16 on both sides and reports more: a mismatch
 # of whole sequences that shrinks by more than eight, and runs that stay stable and learn
-# faster where BF16 runs fail. The factor was 8 above, for responses too. And the reward? Two
-# runs, each with one format on both sides but rounded at other places, like the first pair
-# above. (FP32 gradients: nothing is flushed here.)
+# faster where BF16 runs fail. The factor was 8 above, for responses too. And the reward?
+# Two runs, each with one format on both sides but rounded at other places, like the first
+# pair above. (FP32 gradients: nothing is flushed here.)
 
 # %%
 gaps = ["FP16 by 0.1 or more", "BF16 by 0.1 or more", "neither"]

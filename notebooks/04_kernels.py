@@ -14,7 +14,7 @@
 #
 # You will change every numeric field of an engine, one at a time, and see that they fall
 # into three classes. Then you look into each: attention in four orders, norms that round
-# once or four times, a cache that is rounded when written, prompts read in pieces, a model
+# once or five times, a cache that is rounded when written, prompts read in pieces, a model
 # shared by two processes. At the end three properties that are often taken for one, and
 # the price of having all three. 50 minutes to read, under a minute to compute.
 
@@ -71,9 +71,10 @@ question = "Two BF16 engines differ in one kernel. Which moves logprobs most?"
 predict("04.kernel", question, suspects)
 
 # %% [markdown]
-# (A few keys at a time; RMSNorm in four steps instead of one; two ranks sharing each
+# (A few keys at a time; RMSNorm in five steps instead of one; two ranks sharing each
 # product.) The rollout has one field changed, the trainer none. Both sides are FP32 first,
-# then both BF16. A changed format is BF16. Same prompts, same random numbers, three batches.
+# then both BF16. A changed format is BF16. Same prompts, same random numbers, three
+# batches.
 
 # %% tags=["anchor:every-field"]
 def runs(rollout, trainer, batches=3):
@@ -128,7 +129,7 @@ for which, colour in (("fp32", style.TRAIN), ("bf16", style.ROLLOUT)):
         name = "_" if i else f"both sides {which.upper()}"
         ax.plot(x, rows, "o", color=colour, alpha=0.6, label=name)
 ax.set(xscale="log", ylim=(len(rows), -1))
-style.label(ax, "One field changed, three batches", "mean |delta|, or 1e-9")
+style.label(ax, "One field changed, three batches", "mean |delta|")
 fig.legend(loc="outside upper right", ncols=2)
 plt.show()
 reveal("04.kernel", max(suspects, key=lambda row: mean(row, "bf16")))
@@ -136,15 +137,16 @@ reveal("04.kernel", max(suspects, key=lambda row: mean(row, "bf16")))
 # %% [markdown] tags=["anchor:small"]
 # Three classes:
 #
-# - **Order only** (shapes, logsumexp, ranks that exchange FP32, chunks). In FP32 hardly to
-#   be told from the first row, in which nothing was changed. In BF16 most tokens don't move
-#   at all, since the last bit of an FP32 sum is gone when it is rounded. Now and then it
-#   tips a rounding the other way, and one token moves by a whole step (the max).
+# - **Order only** (shapes, logsumexp, ranks that exchange FP32, chunks). In FP32 hardly
+#   more than the first row, in which nothing was changed (and yet decoding and scoring
+#   differ: their shapes do). In BF16 most tokens don't move at all, since the last bit of
+#   an FP32 sum is gone when it is rounded. Now and then it tips a rounding the other way,
+#   and one token moves by a whole step (the max).
 # - **Where it rounds** (attention, norm, head, logits, RoPE, what ranks exchange): the size
 #   of a BF16 step, again and again. Attention looks like an order, and in FP32 it is one.
 # - **Silent here**: `router` needs a mixture of experts (lesson 07), and a BF16 stack has
-#   rounded already most of what a row would round. (`overflow`, the one field left out, needs
-#   a number that is too large: lesson 03.)
+#   rounded already most of what a row would round. (`overflow`, the one field left out,
+#   needs a number that is too large: lesson 03.)
 #
 # eps is none of the three: another formula, and however well it is computed, it stays one.
 #
@@ -220,9 +222,11 @@ for scale in (1.0, 1e-1, 1e-2, 1e-3):
 # %% [markdown]
 # A **fused** kernel keeps squares, mean and root in registers and rounds its result once.
 # Written as separate BF16 operations, each result goes through memory. (Between the two lie
-# modules that take the mean in FP32 and round before the gain.) Same formula, same dtype; "the dtypes match" does not see it, and in the table it was the largest of all
-# kernels. A different **eps** is invisible while activations are of size 1, and a factor
-# once they are of size eps^(1/2): a config value copied wrong acts on some layers only.
+# modules that take the mean in FP32 and round before the gain, as `transformers` does and
+# TransformerEngine does not: TransformerEngine#1132.) Same formula, same dtype: "the dtypes
+# match" does not see it, and in the table it was the largest of all kernels. A different
+# **eps** is invisible while activations are of size 1, and a factor once they are of size
+# eps^(1/2): a config value copied wrong acts on some layers only.
 #
 # ## The last steps: head, logits, temperature, logsumexp
 
@@ -245,13 +249,14 @@ for T in (1.0, 0.5, 0.25):
 
 # %% [markdown]
 # A BF16 head on **one** side costs what BF16 costs; on both sides it cancels, up to order.
-# The FP32 head that some trainers use helps only if the engine has it, too.
+# The FP32 head that some trainers use helps only if the engine has it, too: SGLang's
+# `--enable-fp32-lm-head`, vLLM's `head_dtype` (vllm#48390).
 #
 # A **fused logits processor** takes logits from the product to the token without leaving
-# FP32. An unfused one writes them in BF16, reads them, divides by the temperature. The error
-# of a rounded logit is then divided as well: half the temperature, twice the error of a
-# token that is not certain. And logprob = logit - logsumexp: three orders of that sum were
-# in the table, and they matter little as long as they are FP32.
+# FP32. An unfused one writes them in BF16, reads them, divides by the temperature. The
+# error of a rounded logit is then divided as well: half the temperature, twice the error of
+# a token that is not certain. And logprob = logit - logsumexp: three orders of that sum
+# were in the table, and they matter little as long as they are FP32.
 #
 # ## RoPE tables
 
@@ -299,8 +304,10 @@ reveal("04.kv", factors[0 if times < 6 else 1 if times < 64 else 2])
 # %% [markdown]
 # Each mantissa bit is a factor of two. INT8 has 8 bits like FP8 and does better: it spends
 # them on 127 even steps below the largest entry of each head and token, FP8 on range. A
-# vector with one large entry would turn that round. INT4 keeps 15 levels. Recomputing old logprobs in the trainer hides none of
-# this: the tokens were drawn by the policy *with* the cache.
+# vector with one large entry would turn that round. INT4 keeps 15 levels. FP8 is cast as it
+# is, as vLLM does without calibrated scales, which costs nothing while entries are inside
+# FP8's range. (With FlashAttention 3 it rounds the query as well.) Recomputing old logprobs
+# in the trainer repairs none of this: the tokens were drawn by the policy *with* the cache.
 #
 # ## Prompts in chunks, sequences in batches
 #
@@ -342,11 +349,12 @@ for name in ("fp32", "true_on_policy"):
         print(f"  {what:22} {share:4.0%} changed, at most {off.max():.0e}")
 
 # %% [markdown]
-# With ordinary kernels a token's logits depend on who sits beside it. The repair is one
-# **fixed order of reduction**: the preset `true_on_policy` pads the rows of each product to
-# a multiple of 16 and the key axis to one length, so the same inner loop runs whatever the
-# batch. (GPU libraries reach it otherwise: one tile size, no split of the summed axis, fixed
-# split sizes in attention.)
+# With ordinary kernels a token's logits depend on how many others are computed beside it
+# (not on what these say). Which numbers of rows differ is this processor's affair. The
+# repair is one **fixed order of reduction**: the preset `true_on_policy` pads the rows of
+# each product to a multiple of 16 and the key axis to one length, so the same inner loop
+# runs whatever the batch. (GPU libraries reach it otherwise: one tile size, no split of the
+# summed axis, fixed split sizes in attention.)
 
 # %%
 claim(
@@ -455,12 +463,18 @@ for name, (ops, trainer, its) in systems.items():
 reveal("04.deterministic", holds["ordinary kernels"][1])
 
 # %% [markdown]
-# On most processors each row has another pattern: none of the three follows from another
-# (the order of arrival is drawn here; on GPUs atomic additions do it). A deterministic engine draws other tokens
-# when traffic changes. A batch-invariant engine may still disagree with its trainer. A
-# trainer that replays decoding, in the same batch, agrees without any invariance, at the
-# price of a slow pass. **So equal weights do not mean equal logprobs**: formats at a dozen
-# places, order, shapes and splits all have to be equal as well.
+# On most processors each row has another pattern. **Determinism is the ground floor**:
+# without it (first row) there are no bits that the others could equal, and alone it gives
+# neither of them. Of these two, neither gives the other. (The order of arrival is drawn
+# here. On GPUs atomic additions do it; forward passes rarely have any, so an engine is
+# mostly deterministic for one batch, and what varies is the batch.)
+#
+# A deterministic engine draws other tokens when traffic changes. A batch-invariant engine
+# may still disagree with its trainer: with an FP8 cache vLLM's decoding and scoring part
+# from token 97 on, in batch-invariant mode, since they tile the keys differently
+# (vllm#54035). A trainer that replays decoding, in the same batch, agrees without any
+# invariance, at the price of a slow pass. **So equal weights do not mean equal logprobs**:
+# formats at a dozen places, order, shapes and splits all have to be equal as well.
 #
 # ## What the fixed order costs
 
@@ -477,8 +491,10 @@ for work, n in product((decode, one_pass), (1, 64)):
 
 # %% [markdown]
 # Measured just now, on your machine, with a model so small that overheads count most. The
-# last column over the one before it is the price of the fixed order alone. On GPUs
-# published costs lie between a tenth and several times, mainly decided by attention.
+# last column over the one before it is the price of the fixed order alone. Published
+# costs on GPUs, of different systems and so not to be ranked: about 10 % for a DeepSeek-V4
+# recipe (verl#7688), 34 % on average in SGLang's first report (2025), and 26 seconds that
+# became 55, then 42 with a better attention kernel, at Thinking Machines.
 #
 # ## Native kernels of this machine
 #
@@ -519,7 +535,7 @@ panel(model, task, rollout=PRESETS["fp8_kv"])
 # <details><summary>Both sides report dtype BF16. Name three places where they may still
 # round differently.</summary>
 #
-# Norm in one step or four, LM head and logits, partial sums between ranks; also the cache,
+# Norm in one step or five, LM head and logits, partial sums between ranks; also the cache,
 # the RoPE table, what a pipeline stage hands on.
 # </details>
 #
@@ -557,7 +573,7 @@ panel(model, task, rollout=PRESETS["fp8_kv"])
 # ## 中文小结
 #
 # 1. 权重逐位相同，logprob 仍可能不同：kernel 决定加法的顺序，也决定在哪里舍入。
-# 2. 只改加法顺序（形状、切分、分块），FP32 下与什么都不改几乎分不出；BF16 下多数 token 不变，偶尔有一个跳一整步。
+# 2. 只改加法顺序（形状、切分、分块），FP32 下与什么都不改相差无几；BF16 下多数 token 不变，偶尔有一个跳一整步。
 # 3. 只有一侧多做一次舍入（attention 的权重、未融合的 norm、head、logits、RoPE 表）才是量级更大的来源，dtype 相同看不出来。
 # 4. naive、SDPA、online softmax、split-KV 都对，离 float64 一样近；要紧的是两侧做法一致。
 # 5. eps 在激活很小时才起作用；logits 先舍入再除以温度，温度越低误差放得越大。
@@ -565,4 +581,4 @@ panel(model, task, rollout=PRESETS["fp8_kv"])
 # 7. 分块 prefill 和 batch 大小改变矩阵的行数，行数改变内部循环；固定归约顺序可以修好，代价可以当场测出来。
 # 8. 张量并行的要害是部分和以什么格式传输；两个真实进程与单进程模拟吻合。
 # 9. 流水线切分本身逐位相等，边界处转换格式或 micro-batch 变小才会改变结果。
-# 10. 确定性、batch 不变性、训练推理一致是三件事，任何一件都推不出另一件。
+# 10. 确定性、batch 不变性、训练推理一致是三件事：确定性是另外两件的前提，但推不出它们；那两件之间也互不蕴含。

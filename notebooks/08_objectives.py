@@ -14,8 +14,8 @@
 # > start, because another engine computed it?**
 #
 # You will put one batch under every objective, see whom a clip stops when its centre is
-# wrong, watch that destroy a policy in 25 steps, and save it in two ways. Then ratios of
-# whole responses: what they average away, what they hide, what they do not repair.
+# wrong, train with it, and take the cause of what happens apart by control runs. Then
+# ratios of whole responses: what they average away, what they hide, what they do not repair.
 # 45 minutes to read, half a minute to compute.
 
 # %%
@@ -25,6 +25,7 @@ from statistics import mean
 
 import matplotlib.pyplot as plt
 import torch
+from tqdm.auto import tqdm
 
 from tinyrl import objectives as O
 from tinyrl.advantages import group_advantages, informative
@@ -35,7 +36,7 @@ from tinyrl.course.pairs import Pair, look
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.course.run_plots import plot_runs
 from tinyrl.course.runs_panel import QUICK, RunsPanel
-from tinyrl.course.updates import GROUP, answered, first_update
+from tinyrl.course.updates import GROUP, answered, first_update, push
 from tinyrl.kernels import Numerics
 from tinyrl.metrics import compare, token_delta
 from tinyrl.moe import Router
@@ -82,11 +83,16 @@ def k3(b):
 
 
 batches = {name: answered(dense, task, asked[:many[name]], engine, noise(11))
-           for name, engine in engines.items()}
+           for name, engine in tqdm(engines.items(), leave=False)}
 for name, b in batches.items():
     useful = informative(b.reward, GROUP)
     print(f"{name:8} reward {b.reward.mean():.2f}  K3 {k3(b):.1e}  largest |d| "
           f"{b.d.abs().max():.2g}  {useful.sum()} of {len(useful)} groups push")
+
+# %%
+turned = ["above 0.9: nearly right", "about a half", "below 0: backwards"]
+predict("08.cosine", "T = 1.5, the engine's logprobs as old: the cosine of "
+        "PPO's first gradient with the right one?", turned)
 
 # %% [markdown] tags=["anchor:algorithms"]
 # ## Every objective in one line
@@ -106,11 +112,6 @@ for name, b in batches.items():
 # that the engine reported: how many tokens that should be pushed get no gradient, and how the
 # gradient on the weights has turned (cosine) and grown or shrunk (length).
 
-# %%
-turned = ["above 0.9: nearly right", "about a half", "below 0: backwards"]
-question = "T = 1.5, the engine's logprobs as old: PPO's cosine to the right?"
-predict("08.cosine", question, turned)
-
 # %% tags=["anchor:who-moves"]
 objectives = {
     "PPO": O.ppo,
@@ -122,7 +123,7 @@ objectives = {
 }
 faulty = ["BF16", "INT4", "T = 1.5"]
 table = {o: [first_update(f, batches[e])[:3] for e in faulty]
-         for o, f in objectives.items()}
+         for o, f in tqdm(objectives.items(), leave=False)}
 print(" " * 18, *(f"{e:^22}" for e in faulty))
 print(" " * 17, *["  stopped cosine  len."] * 3)
 for name, row in table.items():
@@ -156,8 +157,8 @@ reveal("08.cosine", turned[0 if cosine > 0.9 else 2 if cosine < 0 else 1])
 def kinds(b):
     right = b.x.response == task.expert(b.x.prompt, b.x.response)
     good, bad = (b.mask & side[:, None] for side in (b.A > 0, b.A < 0))
-    return {"of good answers": good, "of bad, right": bad & right,
-            "of bad, the mistakes": bad & ~right}
+    return {"tokens of good answers": good, "right tokens of bad": bad & right,
+            "mistakes": bad & ~right}
 
 
 stopped = {}
@@ -170,7 +171,7 @@ for ax, name in zip(axes, faulty[1:]):
         share = stopped[name, kind] = (g[of] == 0).double().mean().item()
         how = dict(histtype="step", density=True, color=colour, label=kind)
         ax.hist(b.d[of].clamp(-2, 1), 60, range=(-2, 1), ls=dash, **how)
-        print(f"{name:8} {kind:21} mean d {b.d[of].mean():+.3f}, d < 0: "
+        print(f"{name:8} {kind:22} mean d {b.d[of].mean():+.3f}, d < 0: "
               f"{(b.d[of] < 0).double().mean():4.0%}, stopped {share:.0%}")
     for edge in (0.8, 1.2):
         ax.axvline(torch.tensor(edge).log(), color=style.QUIET, lw=1)
@@ -191,9 +192,9 @@ below(fig, axes[0], 3)
 # came from, and it measures from the **centre** that it is given.
 
 # %%
-what = "INT4, mistakes that PPO's clip stops (control: their right tokens)"
-mistakes = stopped["INT4", "of bad, the mistakes"]
-claim(what, mistakes, at_least=0.4, control=stopped["INT4", "of bad, right"])
+what = "INT4, mistakes that PPO's clip stops (control: right tokens of bad)"
+claim(what, stopped["INT4", "mistakes"], at_least=0.4,
+      control=stopped["INT4", "right tokens of bad"])
 
 # %% [markdown] tags=["anchor:centre"]
 # ## The centre of the clip
@@ -274,41 +275,43 @@ RunsPanel(dense, task, runs=three, base=theirs, seeds=1)
 # %% [markdown] tags=["anchor:sapo"]
 # ## Gates, by an injected delta
 #
-# What a gate does is its gradient. One token, one advantage; move its log ratio by hand and
-# ask each objective for the derivative of the loss by log pi, over -A: 1 is the full push of
-# REINFORCE.
+# One token, one advantage; move its log ratio by hand. Above, the gate itself: what stands in
+# the ratio's place, the loss over -A. What a gate *does* is its gradient. Below, each
+# objective's derivative of the loss by log pi, over -A: 1 is the full push of REINFORCE.
 
 # %%
 d = torch.linspace(-2, 2, 401, dtype=torch.float64)
-old = torch.full((len(d), 1), -3.0)  # one response of one token each
 shown = {"PPO": "-", "PPO, dual clip 3": ":", "SAPO": "-", "CISPO, cap 5": "--"}
 gates = objectives | {"PPO, dual clip 3": partial(O.ppo, dual_clip=3.0)}
 colours = (style.ROLLOUT, style.INK, style.GOOD, style.TRAIN)
-fig, axes = plt.subplots(1, 2, sharey=True, figsize=(style.WIDTH, 3.3))
-for ax, A in zip(axes, (1.0, -1.0)):
+fig, axes = plt.subplots(2, 2, sharey=True, figsize=(style.WIDTH, 5.2))
+for (top, ax), A in zip(axes.T, (1.0, -1.0)):
+    side = torch.full_like(d, A)
+    top.plot(d, -O.clip(d.exp(), side, 0.2, 0.2) / A, color=colours[0])
+    top.plot(d, -O.soft_gate(d.exp(), side) / A, color=colours[2])
     for (name, dash), colour in zip(shown.items(), colours):
-        logp = (old + d[:, None]).requires_grad_()
-        loss = gates[name](logp, old, A * torch.ones(len(d)), old < 0)
-        (g,) = torch.autograd.grad(loss, logp)
-        push = -g[:, 0] * len(d) / A
-        ax.plot(d, push, dash, color=colour, label=name)
+        p = push(gates[name], d, A)
+        ax.plot(d, p, dash, color=colour, label=name)
         if name == "SAPO":
-            top = push.argmax()
-            print(f"SAPO, A = {A:+.0f}: push {push[100]:.2f} at d = -1, "
-                  f"{push[300]:.2f} at d = 1; largest {push[top]:.2f}, "
-                  f"at ratio {d[top].exp():.1f}")
-    style.label(ax, f"A {'>' if A > 0 else '<'} 0", "log ratio of the token")
-axes[0].set(ylim=(-0.1, 3.5), ylabel="push, in units of |A|")
-below(fig, axes[0], 4)
+            print(f"SAPO, A = {A:+.0f}: push {p[100]:.2f} at d = -1, "
+                  f"{p[300]:.2f} at d = 1; largest {p.max():.2f}, at ratio "
+                  f"{d[p.argmax()].exp():.1f}")
+    style.label(top, f"The gate, A {'>' if A > 0 else '<'} 0")
+    style.label(ax, "Its push", "log ratio of the token")
+axes[0, 0].set(ylim=(-0.1, 4.1), ylabel="loss over -A")
+axes[1, 0].set(ylabel="push, in units of |A|")
+below(fig, axes[1, 0], 4)
 
 # %% [markdown]
+# A gate's height is of no account, its slope is the push.
+#
 # - **PPO** follows the ratio and then is a switch: on one side a small delta costs
 #   everything, on the other a bad token weighs without bound; **dual clip** ends that.
 # - **SAPO** follows the ratio, from below, up to about 2, and then fades. A token that an
 #   engine put off by a delta of 1 gets more than its push, one off by -1 a third of it: the
 #   gate cannot tell such a delta from what was learned, either, but near 1 it takes nothing
 #   away altogether.
-# - **CISPO** follows the ratio up to its cap. Mistakes (left in the right picture) keep it.
+# - **CISPO** follows the ratio up to its cap. Mistakes (left in the right pictures) keep it.
 #
 # Soft gates survive a wrong centre, and SAPO is silent about it: it clips nothing, so it has
 # no clip fraction that could rise. (CISPO can log how many weights it capped, as TRL's
@@ -400,8 +403,7 @@ for name, colour in zip(faulty, (style.GOOD, style.TRAIN, style.ROLLOUT)):
     ax.semilogx(widths, outside[name], "o-", color=colour, label=name)
     print(f"{name:8}", *(f"{share:6.1%}" for share in outside[name]))
 ax.axvspan(3e-4, 4e-4, color=style.QUIET, alpha=0.3, lw=0, label="paper")
-style.label(ax, "GSPO, before any update", "width of the band",
-            "responses stopped")
+style.label(ax, "GSPO before any update", "band width", "responses stopped")
 below(fig, ax, 4)
 length = narrow[1].sum(1).double().mean()
 fits = length * O.at_level(*narrow, "geometric")[:, 0].var() / (3e-4 / 2) ** 2
@@ -434,7 +436,7 @@ sides = {"BF16": Stack(Numerics("bf16", "bf16", router="bf16")),
 print("formats  routes    K3      |d|   mean PPO stopped,cos GSPO stopped,cos")
 for side, engine in sides.items():
     for routes, trainer in (("own", Stack()), ("R3", replay)):
-        for at in (40, 50):
+        for at in tqdm((40, 50), leave=False):
             of = moe, task, task.prompts(16, noise(at)), engine, noise(at + 1)
             b = answered(*of, trainer)
             s = O.at_level(b.d, b.mask, "geometric").abs().max()
@@ -494,15 +496,15 @@ for n in (4, 8, 16, 64):
 # does. *All but one alike* are groups with one success or with one failure.
 
 # %%
-most = ["nearly all stay", "about half", "nearly all are dropped"]
-question = "Groups that FP32 finds informative: how many does T = 1.5 drop?"
-predict("08.dropped", question, most)
+most = ["about a tenth, as with FP32", "about half", "more than 0.8"]
+predict("08.lone", "T = 1.5: how much of all |A| lies in groups in which all "
+        "answers but one earned the same?", most)
 
 # %% tags=["anchor:dapo"]
 again = answered(dense, task, asked[:32], Stack(), noise(15))
 fig, ax = plt.subplots()
 colours = (style.INK, style.QUIET, style.GOOD, style.TRAIN, style.ROLLOUT)
-home, dropped = informative(batches["FP32"].reward, GROUP), {}
+home = informative(batches["FP32"].reward, GROUP)
 first = slice(32 * GROUP)  # the prompts that all engines were asked
 all_of_them = {"FP32 again": again} | batches
 for (name, b), colour in zip(all_of_them.items(), colours):
@@ -511,16 +513,16 @@ for (name, b), colour in zip(all_of_them.items(), colours):
     how = dict(color=colour, label=name, lw=5 if name == "FP32" else 1.8)
     ax.plot(range(GROUP + 1), counts, "o-", ms=4, **how)
     left = informative(b.reward[first], GROUP)
-    dropped[name] = (home & ~left).sum().item() / home.sum().item()
+    dropped = (home & ~left).sum() / home.sum()
     lone = (wins == 1) | (wins == GROUP - 1)
     size = b.A[first].abs().view(-1, GROUP).sum(1)
+    share = size[lone].sum() / size.sum()
     print(f"{name:10} stay {left.double().mean():4.0%}, of FP32's dropped "
-          f"{dropped[name]:4.0%}, all but one alike: "
-          f"{size[lone].sum() / size.sum():4.0%} of all |A|")
+          f"{dropped:4.0%}, all but one alike: {share:4.0%} of all |A|")
 ax.legend()
 style.label(ax, "What a group of eight earned", "successes", "share of groups")
 plt.show()
-reveal("08.dropped", most[round(2 * dropped["T = 1.5"])])
+reveal("08.lone", most[(share > 0.3) + (share > 0.8)])  # T = 1.5 was last
 
 # %% [markdown]
 # Compare with *FP32 again*: INT4 drops about as many groups as chance does, and these groups
@@ -595,13 +597,13 @@ reveal("08.dropped", most[round(2 * dropped["T = 1.5"])])
 #
 # ## 中文小结
 #
-# 1. 各目标都是“比值、门、平均”三步；比值里的旧 logprob 若来自另一个引擎，更新之前就已偏离 1。
+# 1. 各目标都由“比值、门控、平均”三步组成；比值里的旧 logprob 若来自另一个引擎，更新之前就已偏离 1。
 # 2. 硬裁剪量的是离中心的距离：中心错了，尚未更新，就被判为更新已到界限。
 # 3. 失败回答里的错误 token 大多是引擎高估的 token：比值低于 0.8、advantage 为负，恰好被裁剪。
 # 4. 剩下的梯度在压低失败回答里原本正确的 token，策略因此被“教坏”：通过率大多跌到接近 0，熵先降后升。
 # 5. 两个对照（同一引擎、同样的题目）：重算旧 logprob，或保留采样侧 logprob 但放开裁剪；两者都能学，说明坏的是裁剪中心。
 # 6. GSPO 用几何平均：方差随长度下降，没有单个 token 能主导；但同号的偏差不会被平均掉，个别异常 token 会被平均值掩盖。
 # 7. GSPO 的裁剪宽度是 3e-4 量级；照搬 0.2 等于不裁剪，而论文宽度在短回答上，连 BF16 下都有许多回答被裁剪。
-# 8. SAPO、CISPO 不切断任何 token 的梯度，中心错了也能学；但 SAPO 没有会上升的裁剪比例，不会报警：软门代替不了一致性检查。
-# 9. 成功稀少时，GRPO 的组内标准化放大孤例；奖励取决于采样引擎生成的回答，动态采样丢掉哪些组也由它决定，DAPO 仍需对齐。
-# 10. 格式管算术，R3 管路由路径，GSPO 管损失；前两者降低失配，GSPO 不降低，本尺度上奖励也不因此改变。
+# 8. SAPO、CISPO 不切断任何 token 的梯度，中心错了也能学；但 SAPO 没有会上升的裁剪比例，不会报警：软门控代替不了一致性检查。
+# 9. 成功稀少时，GRPO 的组内标准化会放大个别样本的作用；奖励取决于采样引擎生成的回答，动态采样丢掉哪些组也由它决定，DAPO 仍需对齐。
+# 10. 格式对齐管数值，R3 管路由，GSPO 管损失；前两者能降低失配，GSPO 不能；在这个规模上，奖励也没有因此改变。

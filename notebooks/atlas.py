@@ -20,6 +20,8 @@
 # is what lies between. What is special about a row stands in its brackets:
 #
 # - What a field needs to act at all is set on *both* sides (and in the sampler).
+# - Where the change is itself the remedy, the row shows the fault that it removes:
+#   `positions.of` (an offset of all tokens is none), and the two replays.
 # - Rows of the router are of the mixture of experts; routing replay follows the routes of a
 #   BF16 rollout, mask replay the kept tokens of a top-p rollout.
 # - Chunked prefill acts on rollouts only, so there the changed stack samples, and so it
@@ -86,15 +88,26 @@ atlas
 # the response to the last, each picture on a scale of its own.
 #
 # Three things to see. Fields of *numerics* and *kernels* leave both signs and keep the
-# top-1 token. A change of *meaning* (template, positions, temperature, weights) is larger
-# by orders of magnitude, and not always visible in top-1: look at the doubled `<bos>`. And
-# some rows are exactly or nearly zero: a field that can't hurt here can hurt elsewhere,
+# top-1 token. A change of *meaning* (another template, other positions) is larger by orders
+# of magnitude; but old weights, a doubled `<bos>` and a cut distribution come much nearer
+# to a coarse format, as the factors printed next say, and top-1 does not see them either.
+# And some rows are exactly or nearly zero: a field that can't hurt here can hurt elsewhere,
 # where its condition is met (position ids by column: with learned positions, lesson 05).
 
 # %%
 by_path = {row[0].entry.path: numbers(row) for row in atlas}
 named = dict(zip(fields, ["weights", "numerics.kv", "positions.offset"]))
 reveal("atlas.worst", max(fields, key=lambda f: by_path[named[f]]["k3"]))
+
+arithmetic = [p for p in by_path if p.startswith(("numerics.", "kernels."))]
+loudest = max(arithmetic, key=lambda p: by_path[p]["k3_highest"])
+top = by_path[loudest]["k3_highest"]
+print(f"largest K3 of formats and kernels, any seed: {loudest}, {top:.0e}")
+meaning = ["chat.generation_prompt", "positions.offset", "sampler.temperature",
+           "weights", "chat.bos", "sampler.top_p"]
+for path in meaning:
+    low = by_path[path]["k3_lowest"] / top
+    print(f"  {path:24} at least {low:8.1f} times that")
 
 order = sorted(by_path, key=lambda path: by_path[path]["k3"])
 groups = {"kernels": style.TRAIN, "numerics": style.DELTA}
@@ -110,9 +123,10 @@ style.label(axes, "K3 by field, three seeds (0 is drawn at 1e-15)", "K3, nats")
 plt.show()
 
 # %% [markdown]
-# Blue: the order of the arithmetic; violet: formats; orange: everything else. In FP32 an
-# order of addition stays at the floor. The same changes weigh more once the base is BF16:
-# that is what lesson 04 measures.
+# Blue: kernels; violet: formats; orange: everything else. In FP32 another order of addition
+# stays at the floor; the two kernels above it are more than an order: an unfused norm
+# rounds more often, another eps is another formula. The same changes weigh more once the
+# base is BF16: that is what lesson 04 measures.
 
 # %%
 formats = ["weights", "activations", "kv", "head", "logits", "rope", "boundary"]
@@ -140,47 +154,52 @@ claim(
 # on INT4 weights.
 
 # %%
-prompts = task.prompts(24, noise(6)).repeat_interleave(8, 0)
-batch = generate(model, task, prompts, PRESETS["int4_weights"], noise(7))
-reward = task.reward(batch.prompt, batch.response, batch.mask)
-A, P = group_advantages(reward, 8), batch.prompt.shape[1]
-ids = torch.cat([batch.prompt, batch.response], 1)
-end = batch.response == task.tokenizer.eos_id
+def loss_views(k):
+    # By view: cosine with the right gradient, length over its, share clipped.
+    prompts = task.prompts(24, noise(k)).repeat_interleave(8, 0)
+    int4 = PRESETS["int4_weights"]
+    batch = generate(model, task, prompts, int4, noise(k + 1))
+    reward = task.reward(batch.prompt, batch.response, batch.mask)
+    A, P = group_advantages(reward, 8), batch.prompt.shape[1]
+    ids = torch.cat([batch.prompt, batch.response], 1)
+    every = torch.ones_like(ids[:, 1:], dtype=torch.bool)
+    end = batch.response == task.tokenizer.eos_id
+
+    def gradient(view=LossView(), mask=batch.mask, start=P):
+        # Tokens that count are those of mask, the first at column start.
+        model.zero_grad()
+        logp = score(model, ids[:, :start], ids[:, start:], Stack()).logp
+        now = logp.detach()
+        old = now if view.anchor == "recompute" else batch.logp_rollout
+        grpo(logp, old, A, mask, aggregation=view.aggregation).backward()
+        outside = ((now - old).exp()[mask] - 1).abs() > 0.2
+        g = torch.cat([p.grad.flatten() for p in model.parameters()])
+        return g, outside.double().mean().item()
+
+    plain, _ = gradient()
+    for name, how in {
+        "as it is": {},
+        "anchor: rollout": {"view": LossView(anchor="rollout")},
+        "aggregation: sequence_mean": {
+            "view": LossView(aggregation="sequence_mean")},
+        "mask: prompt counts": {
+            "start": 1, "mask": torch.cat([every[:, 1:P], batch.mask], 1)},
+        "mask: padding counts": {"mask": every[:, P - 1:]},
+        "mask: the end does not": {"mask": batch.mask & ~end},
+    }.items():
+        g, outside = gradient(**how)
+        cosine = torch.cosine_similarity(g, plain, 0).item()
+        yield name, (cosine, (g.norm() / plain.norm()).item(), outside)
 
 
-def gradient(view=LossView(), mask=batch.mask, start=P):
-    """The gradient `[N]` before any update, and the share of clipped tokens.
-
-    Tokens that count are those of `mask`, the first of them at column `start`.
-    """
-    model.zero_grad()
-    logp = score(model, ids[:, :start], ids[:, start:], Stack()).logp
-    old = logp.detach() if view.anchor == "recompute" else batch.logp_rollout
-    loss = grpo(logp, old, A, mask, aggregation=view.aggregation)
-    loss.backward()
-    r = (logp.detach() - old).exp()[mask]
-    outside = ((r < 0.8) | (r > 1.2)).double().mean().item()
-    return torch.cat([p.grad.flatten() for p in model.parameters()]), outside
-
-
-plain, _ = gradient()
-everything = torch.ones_like(ids[:, 1:], dtype=torch.bool)
-views = {
-    "as it is": {},
-    "anchor: rollout": {"view": LossView(anchor="rollout")},
-    "aggregation: sequence_mean": {
-        "view": LossView(aggregation="sequence_mean")},
-    "mask: prompt counts": {
-        "start": 1, "mask": torch.cat([everything[:, 1:P], batch.mask], 1)},
-    "mask: padding counts": {"mask": everything[:, P - 1:]},
-    "mask: the end does not": {"mask": batch.mask & ~end},
-}
-print(f"{'loss view':28}{'cosine':>9}{'length':>9}{'outside the clip':>18}")
-for name, how in views.items():
-    g, outside = gradient(**how)
-    cosine = torch.cosine_similarity(g, plain, 0).item()
-    length = (g.norm() / plain.norm()).item()
-    print(f"{name:28}{cosine:9.3f}{length:9.2f}{outside:18.1%}")
+three = [dict(loss_views(k)) for k in (6, 8, 10)]
+print(f"{'three seeds, one a column':28}{'cosine':>18}{'length':>18}"
+      f"{'outside the clip':>21}")
+for name in three[0]:
+    columns = zip(*(seen[name] for seen in three))
+    kinds = zip(columns, ("6.2f", "6.2f", "7.1%"))
+    told = ("".join(f"{x:{how}}" for x in column) for column, how in kinds)
+    print(f"{name:28}" + "".join(told))
 
 # %% [markdown]
 # **Anchor** in real systems: verl's and OpenRLHF's bypass mode, slime's
@@ -194,9 +213,10 @@ for name, how in views.items():
 # **Masks** ([trl#6369](https://github.com/huggingface/trl/issues/6369),
 # [trl#7039](https://github.com/huggingface/trl/issues/7039)). A prompt that counts cancels
 # in the group and only shortens the step, as long as nothing is clipped and no KL term is
-# there; without groups nothing cancels. Padding turns the gradient even here, where few
-# answers end early. That the end does not count hardly shows in one gradient, and makes a
-# policy that unlearns to stop: lesson 05 trains one. Remedy: count by length, never by id.
+# there; without groups nothing cancels. Padding turns the gradient as soon as an answer
+# ends early; few do here, and in some batches none does. That the end does not count hardly
+# shows in one gradient, and makes a policy that unlearns to stop: lesson 05 trains one.
+# Remedy: count by length, never by id.
 #
 # What no row of logprobs can hold is a response whose *own* ids came back changed (text
 # and back): there is no pair of logprobs to compare. Lesson 05 finds it by comparing ids.
@@ -205,11 +225,11 @@ for name, how in views.items():
 #
 # 1. 图谱逐项只改一个字段，同一检查点、同一批回复，运行时现算，三个种子。
 # 2. 数值格式与算子次序留下正负都有的小误差，首选 token 基本不变。
-# 3. 模板、位置、温度、旧权重改变的是分布本身，K3 大出几个数量级。
+# 3. 模板或位置出错改变的是分布本身，K3 大出几个数量级；旧权重、重复的 <bos>、截断采样则与粗格式相差不远。
 # 4. FP32 下换一种求和次序只触及最后几位；以 BF16 为底时影响大得多。
 # 5. 有的字段要别的条件才起作用：先满足条件，再看它的影响。
 # 6. LossView 不改变任何 logprob，只改变梯度：把 rollout 的 logprob 当 old 会移动裁剪中心。
 # 7. 增长指数约 0.5 是随机游走；只有十三个 token 时这个数本身很吵。
 # 8. 指纹图左边是 delta 的分布（对数刻度），右边是沿回复位置的平均大小。
-# 9. top-1 一致率几乎看不出问题，不能当监控指标。
-# 10. 对照表格里的“真实系统”一栏，去自己的系统里找同一个开关。
+# 9. top-1 一致率只在错得很大时才下降，单看它会漏掉多数失配。
+# 10. 对照每行下方的“真实系统”，去自己的系统里找同一个开关。

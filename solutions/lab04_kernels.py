@@ -235,7 +235,7 @@ _check("unfused_norm", unfused_norm, seed=5364)
 # A token is written, then read: by itself first, by all later ones after.
 # Return the attention of one query, $\operatorname{softmax}(\hat k q / \sqrt
 # D)\, \hat v$. The last of the T tokens is the query's own. No vector is all
-# zeros.
+# zeros, but it may be tiny; the scales are not rounded.
 #
 # 10 minutes, 3 points.
 

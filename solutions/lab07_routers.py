@@ -29,12 +29,12 @@
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** N tokens, or B responses of T columns, padded on the right;
-# E experts, of which each token uses k. Router logits are `[N, E]` or
-# `[B, T, E]`, chosen experts `[B, T, k]`, whole numbers from 0 to E - 1 in any
-# order, each once. `mask [B, T]` is true on real tokens, and every row has
-# some. **Padding holds garbage**: NaN, or experts that do not exist. Logits of
-# a token never tie unless an exercise says so. Do not write into your
-# arguments.
+# E experts (over 100 in large models), of which each token uses k. Router
+# logits are `[N, E]` or `[B, T, E]`, chosen experts `[B, T, k]`, whole numbers
+# from 0 to E - 1 in any order, each once. `mask [B, T]` is true on real tokens,
+# and every row has some. **Padding holds garbage**: NaN, or experts that do not
+# exist. Logits of a token never tie unless an exercise says so, but they can be
+# large, and nearly tie. Do not write into your arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch

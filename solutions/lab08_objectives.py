@@ -496,8 +496,8 @@ _check("cispo_loss", cispo_loss, seed=8446)
 # narrower band around the same wrong centre: nearly every response is outside
 # it before the first update. It averages the mismatch, it does not remove it.
 # In production: recompute, which costs a forward pass, add a bounded weight old
-# over rollout outside the loss if the trainer's policy is what is wanted, and
-# let a clip fraction above 0 at the first mini-batch be an alarm.
+# over rollout outside the loss if need be, and let a clip fraction above 0 at
+# the first mini-batch be an alarm.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -119,7 +119,8 @@ def bounded_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Truncated weights, masked weights, and the tokens that the mask keeps.
 
-    rho, mask [B, T]  ->  [B, T], [B, T], boolean [B, T], no gradient
+    rho, mask [B, T], 0 < lower < upper
+    ->  [B, T], [B, T], boolean [B, T], no gradient
     """
     ### BEGIN SOLUTION
     # canary: TINYRL-CANARY-lab09-bounded_weights
@@ -236,7 +237,7 @@ _check("normalised_weights", normalised_weights, seed=9268)
 # Rejection of whole responses. A response stays if the **geometric mean** of
 # its ratios is from `lower` to `upper`, and if **no** real token has a ratio
 # below `veto` (1e-4 in slime). Return which tokens stay: all real ones of a
-# response, or none. Nothing lies nearer to a bound than 0.005 in the logarithm.
+# response, or none. Nothing lies nearer to a bound than 5e-5 in the logarithm.
 #
 # 9 minutes, 3 points.
 
@@ -391,7 +392,7 @@ _check("decoupled_loss", decoupled_loss, seed=9409)
 # is dropped if its advantage is below 0 **and** the mean of $\log
 # p_\text{rollout} - \log p_\text{new}$ over its real tokens is above `delta`.
 # Good responses always stay, and bad ones that the policy still finds likely.
-# Nothing lies near `delta`.
+# Above is above: where the mean is exactly `delta`, the response stays.
 #
 # 7 minutes, 2 points.
 
@@ -448,10 +449,9 @@ _check("stale_negatives", stale_negatives, seed=9456)
 # wrong," they say.
 #
 # In at most 200 words: which two numbers do you ask for, and what will they be?
-# Show with mean and deviation that the band can keep next to nothing, and that
-# longer responses would not help. Why may the reward fall, and not only stand
-# still? What should they do instead, and which control would show that you are
-# right?
+# Show with mean and deviation that the band can keep next to nothing. Why may
+# the reward fall, and not only stand still? What should they do instead, and
+# which control would show that you are right?
 #
 # One point for each of the four questions.
 #
@@ -463,8 +463,8 @@ _check("stale_negatives", stale_negatives, seed=9456)
 #    Half a point for one number.)
 # 2. The band allows a mean log ratio from log 0.999 = -0.0010 to log 1.001 =
 #    +0.0010. Theirs is -0.003, and its near edge is two deviations away: 2 %
-#    of a bell curve. A mean's scatter shrinks with length, towards -0.003 and
-#    not 0, so longer responses pass even less often.
+#    of a bell curve. (Not asked for: longer responses pass even less often, for
+#    a mean's scatter shrinks with length, towards -0.003 and not 0.)
 # 3. Any sound reason that claims no proof: few responses are a noisy gradient,
 #    which Adam (and a mean over kept tokens) scales to a step of full size; kept
 #    ones may be alone in their groups, whose advantages then do not sum to
@@ -485,16 +485,13 @@ _check("stale_negatives", stale_negatives, seed=9456)
 # I ask for the share of responses that the mask keeps and for kept responses an
 # update; I expect 2 %, and one or two of 64. The band is log 0.999 = -0.0010 to
 # log 1.001 = +0.0010 for the mean delta. Theirs is -0.003, two deviations
-# below, so 2 % come in. With length a mean scatters less, about -0.003 and not
-# about 0: longer responses pass even less often. Clip fraction 0 is no
-# contradiction: recomputed ratios begin at 1. A response now and then comes
-# through: its noise is the whole gradient, and Adam makes it a step of full
-# size. That may be a random walk, and reward can fall. They should drop the
-# band or widen it to 0.99 to 1.01, or truncate token weights; and work on the
-# mismatch. The sign of the mean is no bug: on the sampler's own tokens it is
-# -KL, and K3 is the same 0.003. Control: fresh rollouts of the trainer's own
-# engine, of which as few responses are kept by lot, on several seeds. If those
-# runs fall as well, it is the number of responses, not the mismatch.
+# below, so 2 % come in. A response now and then comes through: its noise is the
+# whole gradient, and Adam makes it a step of full size. That may be a random
+# walk, and reward can fall. They should drop the band or widen it to 0.99 to
+# 1.01, or truncate token weights; and work on the mismatch. Control: fresh
+# rollouts of the trainer's own engine, of which as few responses are kept by
+# lot, on several seeds. If those runs fall as well, it is the number of
+# responses, not the mismatch.
 # ### END SOLUTION
 
 # %% [markdown]

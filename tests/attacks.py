@@ -8,6 +8,7 @@ from __future__ import annotations
 import attacks_borders
 import attacks_corrections
 import attacks_objectives
+import attacks_sizes
 
 HELPERS = """
 def bf(t): return t.to(torch.bfloat16).to(t.dtype)
@@ -66,8 +67,9 @@ def nucleus(logits, before):
 def lost(logits, kept, mask):
     return torch.where(kept[mask], 0.0, logits[mask].softmax(1)).sum(1)
 """
-HELPERS += attacks_objectives.HELPERS + attacks_corrections.HELPERS
+HELPERS += attacks_objectives.HELPERS + attacks_corrections.HELPERS + attacks_sizes.HELPERS
 MORE = attacks_borders.ATTACKS | attacks_objectives.ATTACKS | attacks_corrections.ATTACKS
+MORE |= attacks_sizes.ATTACKS
 ATTACKS: dict[str, tuple[str, str]] = MORE | {
     # Right for the formats that were asked.
     "lowest exponent of E = 4": ("spacing", "return gaps(x, -6, mantissa_bits)"),

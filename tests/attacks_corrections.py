@@ -107,6 +107,36 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "p, q = logp_train.sum(1), logp_rollout.sum(1)\n"
         "w = (p - q).exp().clamp(max=max(cap, 1))\n"
         "return bias_of(q.exp(), p.exp(), w, value)"),
+    "at delta": (
+        "stale_negatives",
+        _NEW + "return stays(d.sum(1) / mask.sum(1), advantages, mask, delta - 1e-9)"),
+    "delta and a little": (
+        "stale_negatives",
+        _NEW + "return stays(d.sum(1) / mask.sum(1), advantages, mask, delta + 1e-3)"),
+    "less than a little bad": (
+        "stale_negatives",
+        _NEW + "return stays(d.sum(1) / mask.sum(1), advantages + 1e-4, mask, delta)"),
+    "bounds and a little": (
+        "bounded_weights",
+        "rho = rho.detach(); truncated = bounded(rho, mask, lower, upper)[0]\n"
+        "return truncated, *bounded(rho, mask, lower * 0.9999, upper * 1.0001)[1:]"),
+    "bounds and a little, band": (
+        "kept_responses",
+        _D + _VETO + "n = mask.sum(1)\n"
+        "return in_band(d, n, mask, lower * 0.9995, upper * 1.0005, v)"),
+    "a veto and a little": (
+        "kept_responses",
+        _D + "v = (d < math.log(veto) - 0.1).any(1)\n"
+        "return in_band(d, mask.sum(1), mask, lower, upper, v)"),
+    "normalised weights up to 10": (
+        "normalised_weights",
+        "w = torch.where(kept, weight.detach(), 0.0)\n"
+        "w = torch.where(w.any(), w * kept.sum() / w.sum(), 0.0); return w.clamp(max=10)"),
+    "A over |A|, decoupled": (
+        "decoupled_loss",
+        "A = advantages / advantages.abs() * advantages.abs()\n"
+        "return clip_loss(logp_new, logp_old, logp_rollout, A, mask, eps,\n"
+        "                 lambda w: w.clamp(max=cap))"),
     # Bounds that are each other's reciprocal.
     "lower is 1 / upper": (
         "bounded_weights", "return bounded(rho.detach(), mask, 1 / upper, upper)"),

@@ -157,48 +157,50 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "top_k_drift",
         "p = logp_rollout[mask].exp().clamp(min=1e-10)\n"
         "return drift(ids_rollout[mask], ids_train[mask], p)"),
+    "weights of e^40 at most": (
+        "ess_and_chi2",
+        "D = moved(logp_train, logp_rollout, mask).sum(1)\n"
+        "return share((D - D.max()).exp()), (2 * D).clamp(max=80).exp().mean() - 1"),
     # Nearly equal is not equal, and equal is.
-    "a deviation below 1e-2 is none": (
+    "close rewards have no advantage": (
         "group_advantages",
-        "equal, off, std = centred(rewards, group_size, correction)\n"
-        "return torch.where(std < 1e-2, 0.0, off / (std + 1e-6)).flatten()"),
-    "a deviation below 1e-6 is none": (
-        "group_advantages",
-        "equal, off, std = centred(rewards, group_size, correction)\n"
-        "return torch.where(std < 1e-6, 0.0, off / (std + 1e-6)).flatten()"),
-    "1e-8 next to the deviation": (
-        "group_advantages",
-        "equal, off, std = centred(rewards, group_size, correction)\n"
-        "return torch.where(equal, 0.0, off / (std + 1e-8)).flatten()"),
-    "close rewards": (
+        "R = rewards.view(-1, group_size)\n"
+        "_, off, std = centred(rewards, group_size, correction)\n"
+        "equal = R.amax(1, True).isclose(R.amin(1, True))\n"
+        "return torch.where(equal, 0.0, off / (std + 1e-6)).flatten()"),
+    "rewards 1e-8 apart": (
         "informative_rows",
         "R = rewards.view(-1, group_size)\n"
-        "return (~R.amax(1).isclose(R.amin(1))).repeat_interleave(group_size)"),
-    "a deviation above 1e-6": (
+        "return (R.amax(1) - R.amin(1) > 1e-8).repeat_interleave(group_size)"),
+    "squares of differences": (
         "informative_rows",
-        "R = rewards.view(-1, group_size)\n"
-        "return (R.std(1) > 1e-6).repeat_interleave(group_size)"),
-    "rewards in half precision": (
-        "informative_rows",
-        "R = rewards.view(-1, group_size).half()\n"
-        "return (R.amax(1) > R.amin(1)).repeat_interleave(group_size)"),
-    "rewards from 0 on": (
-        "informative_rows",
-        "R = rewards.view(-1, group_size)\n"
-        "return (R.amax(1).relu() > R.amin(1)).repeat_interleave(group_size)"),
-    "sizes of rewards": (
-        "informative_rows",
-        "R = rewards.view(-1, group_size).abs()\n"
-        "return (R.amax(1) > R.amin(1)).repeat_interleave(group_size)"),
-    "a spread of 1e-3 is none": (
+        "R = rewards.view(-1, group_size); d = (R - R[:, :1]).square().sum(1)\n"
+        "return (d > 0).repeat_interleave(group_size)"),
+    "well beyond the border": (
+        "stopped_shares",
+        "r, A = moved(logp, logp_old, mask).exp(), advantages[:, None]\n"
+        "good, bad = (A > 0) & mask, (A < 0) & mask\n"
+        "return (((r > 1.0001 + eps_high) & good).sum() / good.sum().clamp(min=1),\n"
+        "        ((r < 0.9999 - eps_low) & bad).sum() / bad.sum().clamp(min=1))"),
+    "1e-8 next to a product": (
         "reward_correlation",
-        "x = moved(logp_train, logp_rollout, mask).sum(1)\n"
-        "flat = any(bool((v - v[0]).abs().max() < 1e-3) for v in (x, rewards))\n"
-        "return torch.tensor(0.0) if flat else pearson(x, rewards)"),
-    "a mean that is rounded": (
-        "reward_correlation",
-        "x = moved(logp_train, logp_rollout, mask).sum(1)\n"
-        "return pearson(x, rewards).nan_to_num(0.0)"),
+        "x, y = moved(logp_train, logp_rollout, mask).sum(1), rewards\n"
+        "if x.max() == x.min() or y.max() == y.min(): return torch.tensor(0.0)\n"
+        "x, y = x - x.mean(), y - y.mean()\n"
+        "return (x * y).sum() / (x.norm() * y.norm() + 1e-8)"),
+    "a weight below 1e-35 is none": (
+        "dropped_shares",
+        "o = (weight < 1e-35) & mask; lost, n = o.sum(1), mask.sum(1)\n"
+        "some, whole = (lost > 0).float(), (lost == n).float()\n"
+        "return lost.sum() / n.sum(), some.mean(), whole.mean()"),
+    "above high by 1e-3": (
+        "alarm_on", "return walk(values, high + 1e-3, low, patience)"),
+    "below low by 1e-3": ("alarm_on", "return walk(values, high, low - 1e-3, patience)"),
+    # A gradient that some tokens alone have.
+    "of responses that became rarer": (
+        "gspo_ratio",
+        "log_s = moved(logp, logp_old, mask).sum(1, True) / mask.sum(1, keepdim=True)\n"
+        "x = token_form(log_s, logp, mask); return torch.where(log_s < 0, x, x.detach())"),
     # Overflow and rounding.
     "a product before its root": (
         "gspo_ratio",
@@ -206,6 +208,11 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "own = torch.where(mask, logp, 0.0)\n"
         "r = r ** (1 / mask.sum(1, keepdim=True)) * (own - own.detach()).exp()\n"
         "return torch.where(mask, r, 1.0)"),
+    "shifted where it is small": (
+        "ess_and_chi2",
+        "D = moved(logp_train, logp_rollout, mask).sum(1)\n"
+        "w = (D - D.max().clamp(max=0)).exp()\n"
+        "return share(w), (2 * D).exp().mean() - 1"),
     "0 / 0 is 1 / N": (
         "ess_and_chi2",
         "w = moved(logp_train, logp_rollout, mask).sum(1).exp()\n"
@@ -229,6 +236,10 @@ ATTACKS: dict[str, tuple[str, str]] = {
     "ids of one byte": (
         "top_k_drift",
         "a, b = ids_rollout[mask].to(torch.int8), ids_train[mask].to(torch.int8)\n"
+        "return drift(a, b, logp_rollout[mask].exp())"),
+    "ids of two bytes": (
+        "top_k_drift",
+        "a, b = ids_rollout[mask].short(), ids_train[mask].short()\n"
         "return drift(a, b, logp_rollout[mask].exp())"),
     "64 ids": (
         "top_k_drift",

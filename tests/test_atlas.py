@@ -17,7 +17,7 @@ from tinyrl.course.atlas import AGE, ENTRIES, Entry, Sighting, survey
 from tinyrl.course.atlas_inputs import converse, converse_in_turns, inputs
 from tinyrl.course.atlas_table import AtlasTable, numbers, said
 from tinyrl.course.conversations import encoded
-from tinyrl.course.labels import LABELS
+from tinyrl.course.labels import LABELS, linked
 from tinyrl.logprobs import token_logp
 from tinyrl.metrics import compare
 from tinyrl.scoring import response_logits, score
@@ -157,7 +157,15 @@ def test_growth_of_known_walks() -> None:
 
 def test_the_page_shows_every_row_with_its_picture(table: AtlasTable) -> None:
     page = table._repr_html_()
-    assert page.count("<tr>") == len(ENTRIES) + 1
+    assert page.count("<tbody>") == len(ENTRIES)
+    rows = re.findall(r"<tr>.*?</tr>", page)
+    assert len(rows) == 1 + 2 * len(ENTRIES)  # the head, then numbers and words of each
+    columns = rows[0].count("<th ")
+    for entry, told, words in zip(ENTRIES, rows[1::2], rows[2::2], strict=True):
+        assert told.count("<td ") == columns
+        assert f"<code>{entry.path}</code>" in told
+        assert f"colspan={columns}>" in words
+        assert linked(str(LABELS[entry.path].remedy)) in words
     pictures = re.findall(r"data:image/png;base64,([^\"]+)", page)
     assert len(pictures) == len(ENTRIES)
     assert len(set(pictures)) > len(ENTRIES) / 2

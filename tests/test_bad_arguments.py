@@ -1,6 +1,7 @@
 """Whatever is wrong with an argument, a `ValueError` names it."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from tinyrl.advantages import (
     leave_one_out,
     overlong_penalty,
 )
-from tinyrl.correction import Correction
+from tinyrl.alarms import judge
+from tinyrl.correction import Correction, off_policy_mask
+from tinyrl.intervals import percentile, resample
 from tinyrl.logprobs import check_logps, token_logp
 from tinyrl.metrics import (
     by_position,
@@ -25,6 +28,7 @@ from tinyrl.metrics import (
     sequence_delta,
     token_delta,
 )
+from tinyrl.monitoring import series
 from tinyrl.objectives import (
     LossView,
     aggregate,
@@ -225,3 +229,68 @@ def test_weights_without_an_effective_size_are_refused_by_name(weights):
 
 def test_a_weight_of_zero_is_one():
     assert ess(torch.tensor([-math.inf, 0.0])) == pytest.approx(0.5)
+
+
+TRUTHS = (True, np.bool_(True), torch.tensor(True))
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_a_truth_value_is_no_number(truth):
+    for name, call in {
+        "upper": lambda: Correction("token", "truncate", upper=truth),
+        "delta": lambda: off_policy_mask(LOGP, OLD, A, MASK, delta=truth),
+        "eps_low": lambda: ppo(**LOSS, eps_low=truth),
+        "length": lambda: dr_grpo(**LOSS, length=truth),
+        "level": lambda: percentile(0.0, torch.rand(9), truth),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name} must be a number, not "):
+            call()
+    with pytest.raises(ValueError, match=r"^advantages must be .*, not bool"):
+        ppo(**LOSS | {"advantages": A > 0})
+    with pytest.raises(ValueError, match=r"^A must hold numbers, not bool"):
+        clip(LOGP.exp(), A[:, None] > 0, **WIDTHS)
+
+
+def test_a_number_may_carry_a_gradient():
+    eps = torch.tensor(0.25, requires_grad=True)
+    with warnings.catch_warnings(action="error"):
+        assert torch.equal(ppo(**LOSS, eps_low=eps), ppo(**LOSS, eps_low=0.25))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_has_a_place(value):
+    x = LOGP - OLD
+    x[2, 3] = value
+    for name, call in {
+        "log_ratio": lambda: ratio(x, MASK),
+        "x": lambda: aggregate(x, MASK, "token_mean"),
+        "r": lambda: clip(x.exp(), A[:, None], **WIDTHS),
+        "A": lambda: soft_gate(LOGP.exp(), x),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name} row 2, column 3 is no"):
+            call()
+    for call in (lambda: grpo(**LOSS, logp_ref=OLD, beta=value),
+                 lambda: group_advantages(A[:4], 2, eps=value)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"^(beta|eps) must be .*, not (nan|inf)"):
+            call()
+
+
+def test_shapes_that_do_not_fit_a_gate():
+    with pytest.raises(ValueError, match=r"^r and A do not fit: shapes \[5, 7\] and \[5\]"):
+        soft_gate(LOGP.exp(), A)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: series([{"k3": 0.1}, 0.2]), "step 1 must map names to numbers, not 0.2"),
+        (lambda: judge(None), "numbers must map names to numbers, not None"),
+        (lambda: judge({"k3": "x"}), "k3 must be a number, not 'x'"),
+        (lambda: resample(3.5, 9, torch.Generator()), "n must be a whole number"),
+        (lambda: resample(3, 9, None), "generator must be a torch.Generator, not None"),
+        (lambda: percentile(0.0, torch.rand(9), 1.5), "level must be between 0 and 1"),
+    ],
+)
+def test_monitoring_says_what_is_wrong(call, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        call()

@@ -184,6 +184,14 @@ def test_every_bit_of_every_format_has_a_button_that_says_what_it_is() -> None:
                    for button in explorer.buttons)  # fmt: skip
 
 
+def test_only_floating_point_has_a_smallest_normal_number() -> None:
+    explorer = BitExplorer(3.0, "fp16")
+    for fmt, smallest in (("fp16", "6.10352e-05"), ("int8", "-"), ("int4", "-")):
+        explorer.format.value = fmt
+        row = explorer.readout.value.split("smallest normal")[1].split("</tr>")[0]
+        assert f">{smallest}</td>" in row
+
+
 def test_typing_and_choosing_a_format() -> None:
     explorer = BitExplorer(0.1, "fp32")
     explorer.text.value = "1e5"

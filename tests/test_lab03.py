@@ -237,6 +237,13 @@ NAMED: dict[str, tuple[str, str, str, str | None]] = {
     "clamp": ("round_nearest", "torch.frexp(x)",
               "(x / (e := 2.0 ** torch.frexp(x.abs().clamp(min=1e-6))[1]), e.log2())",
               "clamped"),
+    "natural log": ("spacing", "_, exponent = torch.frexp(x.abs().clamp(min=lowest))",
+                    "exponent = 1 + (x.abs().clamp(min=lowest).double().log()"
+                    " / math.log(2)).floor()", "natural_log"),
+    "whole power, spacing": ("spacing", "2.0 ** (exponent - 1", "2 ** (exponent - 1",
+                             "power_of_whole_numbers"),
+    "whole power, cast": ("cast", "2.0 ** (exponent - 1", "2 ** (exponent - 1",
+                          "power_of_whole_numbers"),
     "large scale": ("quantise_rows", "1e-30", "1e-3", "smallest_scale_too_large"),
     "larger than some": ("quantise_rows", "1e-30", "2e-6", "smallest_scale_too_large"),
 }  # fmt: skip

@@ -153,6 +153,24 @@ def six_steps(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps) * gain.bfloat16()
 
 
+def divided(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    y = x.bfloat16()
+    root = ((y * y).float().mean(1, keepdim=True).bfloat16().float() + eps).sqrt()
+    return y / root.bfloat16() * gain.bfloat16()
+
+
+def guarded(q: Tensor, k: Tensor, v: Tensor, levels: int) -> Tensor:
+    scales = [(x.abs().amax(1, keepdim=True) / levels).clamp(min=1e-8) for x in (k, v)]
+    keys, values = ((x / s).round() * s for x, s in zip((k, v), scales, strict=True))
+    y: Tensor = (keys @ q / len(q) ** 0.5).softmax(0) @ values
+    return y
+
+
+def log_of_probability(z: Tensor, top: Tensor, total: Tensor) -> Tensor:
+    highest = top.amax(0)
+    return ((z - highest).exp() / (total * (top - highest).exp()).sum(0)).log()
+
+
 def bf16_all_through(x: Tensor, w: Tensor, ranks: int) -> Tensor:
     total = torch.zeros(len(x), len(w), dtype=torch.bfloat16)
     for a, b in zip(x.chunk(ranks, 1), w.chunk(ranks, 1), strict=True):
@@ -169,7 +187,10 @@ def bf16_all_through(x: Tensor, w: Tensor, ranks: int) -> Tensor:
         ("online_step", naive_step, "plain_exp"),
         ("parallel_logp", lambda z, top, n: z - (n * top.double().exp()).sum(0).log(),
          "plain_exp"),
+        ("parallel_logp", log_of_probability, "rescaled_to_the_token"),
         ("ranked_sum", bf16_all_through, "inputs_rounded"),
+        ("unfused_norm", divided, "divided"),
+        ("cached_attention", guarded, "smallest_scale"),
         ("unfused_norm", six_steps, "six_steps"),
         ("same_bits", lambda a, b: torch.tensor(
             [str(x) == str(y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]),

@@ -81,3 +81,35 @@ def test_parts_are_batches_of_their_own() -> None:
     assert len(parts) == 3
     first = intervals(*(x[:16] for x in arrays), generator=noise(1), resamples=40)
     assert parts[0] == first
+
+
+def test_what_would_show_nothing_is_refused() -> None:
+    for wrong, message in (
+        ({"slip": "colum"}, "slip must be one of none, column, prompt, not 'colum'"),
+        ({"engine": "bf16"}, "engine must be a Stack, not 'bf16'"),
+        ({"trainer": None}, "trainer must be a Stack, not None"),
+        ({"weights": "sft"}, "weights must be a GPT or None, not 'sft'"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            Pair(**wrong)
+    for how, message in (
+        ({"n": 0}, "n must be a whole number from 1, not 0"),
+        ({"n": 2.5}, "n must be a whole number"),
+        ({"k": -1}, "k must be a whole number from 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            look(POLICY, TASK, Pair(), noise(), **how)
+    with pytest.raises(ValueError, match="n must be above 128 for a slip of one prompt"):
+        look(POLICY, TASK, Pair(slip="prompt"), noise(), ONE_IN // 2)
+    one = look(POLICY, TASK, Pair(), noise(), 4, k=0)
+    for few in ([], [one]):
+        with pytest.raises(ValueError, match=f"two batches or more.*not {len(few)}"):
+            measured(few, noise())
+    for size in (0, 1, 3, 8):
+        with pytest.raises(ValueError, match="size must"):
+            in_parts(one.arrays, size, noise())
+    broken = one.arrays[0].clone()
+    broken[1, 2] = float("nan")
+    bad = one._replace(arrays=(broken, *one.arrays[1:]))
+    with pytest.raises(ValueError, match=r"logp_rollout.*row 1, column 2"):
+        measured([one, bad], noise())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from matplotlib.figure import Figure
 
@@ -48,3 +49,9 @@ def test_a_trend_is_measured_against_the_run_s_own_beginning() -> None:
     run = runs()["none"]._replace(numbers=loud)
     assert "first 2 steps from step 4, 1 times" in told(run, 2)
     assert steps([False, True, True]) == [2, 3]
+    grown = [loud[0] | {"k3": x * 1e-6} for x in (1, 1, 2, 2, 2, 2, 2, 7, 8, 8, 8, 8, 8)]
+    text = told(run._replace(numbers=grown), 2)
+    assert "last 5 steps over that of the first 5 after step 2: 4" in text
+    for after in (0, 5, 1.5):
+        with pytest.raises(ValueError, match="after must be"):
+            told(run, after)  # type: ignore[arg-type]

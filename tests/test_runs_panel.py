@@ -260,14 +260,6 @@ def test_two_arms_may_differ_in_what_no_control_shows(runs: Runs) -> None:
     assert p.arms[DEFAULT + "'"] == runs["a"][:1]
 
 
-def test_runs_of_another_model_are_refused(runs: Runs) -> None:
-    moved = checkpoint("sft")
-    with torch.no_grad():
-        moved.norm.weight[0] += 1
-    with pytest.raises(ValueError, match="runs began with other weights than this model"):
-        RunsPanel(moved, TASK, runs=runs, base=BASE)
-
-
 def test_training_leaves_the_model_alone() -> None:
     model = checkpoint("sft")
     p = RunsPanel(model, TASK, base=BASE, seeds=1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from matplotlib.figure import Figure
 
 from tinyrl.course.sights import BLIND, DROWNED, SEES, draw_sights, sight, sights
@@ -49,3 +52,26 @@ def test_of_a_number_that_is_1_what_is_missing_is_written() -> None:
     draw_sights(axes, found, ["ess", "k3"], equal="equal", healthy="healthy")
     assert [t.get_text() for t in axes.texts] == ["0.0002", "0.25", "0.01", "0.5"]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["1 - ess", "k3"]
+
+
+def test_an_undefined_number_is_not_called_blind() -> None:
+    zero, one, nan = (Interval(x, x, x) for x in (0.0, 1.0, math.nan))
+    Found = dict[str, dict[str, list[Interval]]]
+    found: Found = {"equal": {"k3": [zero]}, "healthy": {"k3": [one]}, "a": {"k3": [one]}}
+    cases: tuple[tuple[Found, str], ...] = (
+        ({"a": {"k3": [nan]}}, "k3 of a: found is undefined"),
+        ({"a": {"k3": [Interval(1.0, math.nan, math.nan)]}}, "k3 of a: found is undefined"),
+        ({"equal": {"k3": [nan]}}, "k3 of healthy: equal is undefined"),
+        ({"equal": {"k3": [Interval(7.0, 6.0, 8.0)]}}, "equal must be near 0 or 1, not 7"),
+        ({"a": {}}, "a has no number 'k3'"),
+        ({"a": {"k3": []}}, r"k3 of a, equal and healthy: \[0, 1, 1\] batches"),
+        ({"a": {"k3": [one, one]}}, r"\[2, 1, 1\] batches, not equally many"),
+    )
+    how = {"equal": "equal", "healthy": "healthy"}
+    for broken, message in cases:
+        with pytest.raises(ValueError, match=message):
+            sights(found | broken, ["k3"], **how)
+    with pytest.raises(ValueError, match="healthy must be one of equal, healthy, a"):
+        sights(found, ["k3"], equal="equal", healthy="BF16")
+    with pytest.raises(ValueError, match="numbers must name one"):
+        sights(found, [], **how)

@@ -8,7 +8,7 @@ import torch
 from tinyrl import objectives as O
 from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
-from tinyrl.course.updates import GROUP, answered, first_update
+from tinyrl.course.updates import GROUP, answered, first_update, push
 from tinyrl.moe import Router
 from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack, replace_at
@@ -72,3 +72,21 @@ def test_a_batch_that_pushes_nothing_is_refused() -> None:
     greedy = replace_at(Stack(), "sampler.top_k", 1)
     with pytest.raises(ValueError, match="each of 3 groups"):
         answered(POLICY, TASK, TASK.prompts(3, noise()), greedy, noise(1))
+    for wrong in (TASK.prompts(3, noise())[:0], TASK.prompts(3, noise())[0]):
+        with pytest.raises(ValueError, match=r"prompts must be \[n, P\]"):
+            answered(POLICY, TASK, wrong, Stack(), noise(1))
+
+
+def test_a_push_is_the_slope_of_the_gate() -> None:
+    d = torch.tensor([-1.0, -0.1, 0.0, 0.1, 1.0], dtype=torch.float64)
+    for A in (2.0, -2.0):
+        assert push(O.reinforce, d, A).tolist() == pytest.approx([1] * 5)
+        side = A > 0
+        inside = [1, 1, 1, 1, 0] if side else [0, 1, 1, 1, 1]
+        clipped = (d.exp() * torch.tensor(inside)).tolist()
+        assert push(O.ppo, d, A).tolist() == pytest.approx(clipped)
+        h = 1e-6  # SAPO's gate, by finite differences in log pi
+        tau = 1.0 if side else 1.05
+        gate = [4 / tau * torch.sigmoid(tau * ((d + e).exp() - 1)) for e in (h, -h)]
+        slope = ((gate[0] - gate[1]) / (2 * h)).tolist()
+        assert push(O.sapo, d, A).tolist() == pytest.approx(slope, rel=1e-6)

@@ -54,3 +54,22 @@ def test_served_is_the_pass_rate_and_a_second_bos_is_read() -> None:
     assert given.length == pytest.approx(sum(map(len, rows)) / 128)
     twice = serve(POLICY, TASK, Stack(), noise(), 128, bos_twice=True)
     assert twice != serve(POLICY, TASK, Stack(), noise(), 128)
+
+
+def test_a_fault_that_would_never_come_is_refused() -> None:
+    def watched(**change: object) -> None:
+        how = {"steps": 2, "after": 1, "recipe": SMALL, "faults": {"a": "none"}} | change
+        live(POLICY, TASK, Stack(), Stack(), noise(), **how)  # type: ignore[arg-type]
+
+    for change, message in (
+        ({"after": 2}, "after must be below steps, 2, not 2"),
+        ({"after": -1}, "after must be a whole number from 0"),
+        ({"steps": 0, "after": 0}, "steps must be a whole number from 1"),
+        ({"faults": {}}, "faults must name one"),
+        ({"faults": {"a": "weights stopp"}}, r"faults\['a'\] must be .*'weights stopp'"),
+        ({"faults": {"a": None}}, r"faults\['a'\] must be a Stack, .* not None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            watched(**change)
+    with pytest.raises(ValueError, match="n must be a whole number from 1, not 0"):
+        serve(POLICY, TASK, Stack(), noise(), 0)

@@ -30,8 +30,8 @@ def group_advantages(
     """
     if not isinstance(std, str) or std not in ("sample", "population", "batch", "none"):
         raise ValueError(f"std must be sample, population, batch or none, not {std!r}")
-    if not number("eps", eps) > 0:
-        raise ValueError(f"eps must be above 0, not {eps}")
+    if not 0 < number("eps", eps) < math.inf:
+        raise ValueError(f"eps must be above 0 and finite, not {eps}")
     R = _groups(rewards, group_size)
     A = R - R.mean(1, keepdim=True)
     if std == "batch":

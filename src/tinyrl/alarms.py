@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .intervals import Interval
+from .logprobs import number
 
 Kind = Literal["documentation", "code", "blog"]
 Of = Literal["mismatch", "staleness"]
@@ -274,6 +275,8 @@ def judge(
     With intervals, a verdict also says whether it is sure. Alarms whose number is not there
     are left out. Raises `ValueError` where that is all of them, and on NaN.
     """
+    if not isinstance(numbers, Mapping):
+        raise ValueError(f"numbers must map names to numbers, not {numbers!r}")
     verdicts = []
     for alarm in alarms:
         if alarm.of != of or alarm.number not in numbers:
@@ -281,6 +284,7 @@ def judge(
         found = numbers[alarm.number]
         known = isinstance(found, Interval)
         estimate, *ends = found if isinstance(found, Interval) else (found,)
+        estimate = number(alarm.number, estimate)
         if math.isnan(estimate):
             raise ValueError(f"{alarm.number} is NaN: no alarm can judge it")
         rings = alarm.rings(estimate)

@@ -33,16 +33,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .logprobs import (
-    TOLERANCE,
-    as_logp,
-    as_mask,
-    as_tensor,
-    checked_values,
-    number,
-    same_shape,
-)
+from .logprobs import as_logp, as_mask, number, possible, same_shape
 from .objectives import Level, exp_ratio, one_of, pool
+from .objectives.inputs import pair, token_advantages
 
 Operation = Literal["none", "truncate", "mask"]
 Weight = Literal["ratio", "one"]
@@ -130,7 +123,7 @@ class Correction:
         step: Correction | None = self
         while step is not None:
             if not step._into(weight, kept, train, roll, mask):
-                _checked(mask, **arrays)  # says which, and where
+                pair(mask, **arrays)  # says which, and where
             step = step.also
         return weight, kept
 
@@ -155,7 +148,7 @@ class Correction:
         for at in blocks:
             m = mask[at]
             new, old = torch.where(m, train[at], 0.0), torch.where(m, roll[at], 0.0)
-            sound &= _possible(new) and _possible(old)
+            sound &= possible(new) and possible(old)
             rho, left = self._of(new - old, m)
             if self.normalise:
                 of, units = self._used(rho, left, m)
@@ -216,33 +209,8 @@ def off_policy_mask(
     mismatch both count; `advantages` are `[B]` or `[B, T]`. TRL's example is 0.5, slime's
     default 1e-4 (there p_old stands in for mu unless mu is the anchor).
     """
-    new, roll, mask = _checked(mask, logp=logp, logp_rollout=logp_rollout)
+    new, roll, mask = pair(mask, logp=logp, logp_rollout=logp_rollout)
     if not number("delta", delta) >= 0:
         raise ValueError(f"delta must be 0 or more, not {delta}")
-    A = as_tensor("advantages", advantages).to(new.device)
-    if A.shape not in (new.shape[:1], new.shape):
-        raise ValueError(
-            f"advantages must be [B] or [B, T] for logprobs of shape {list(new.shape)}, "
-            f"got {list(A.shape)}"
-        )
-    A = A[:, None].expand(new.shape) if A.dim() == 1 else A
-    bad = (~A.isfinite() & mask).nonzero()
-    if len(bad):
-        b, t = bad[0].tolist()
-        raise ValueError(f"advantages row {b}, column {t} is not finite: {A[b, t].item()}")
+    A = token_advantages(advantages, new, mask)
     return mask & ~((A < 0) & (pool(roll - new, mask, "geometric") > delta))
-
-
-def _possible(logp: Tensor) -> bool:
-    """Whether all of it may be logprobs: NaN is not at most anything."""
-    low, high = logp.aminmax()
-    return -math.inf < low.item() and high.item() <= TOLERANCE
-
-
-def _checked(mask: Tensor, **arrays: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Two arrays of one shape and their mask, zeros in padding; a row may be empty."""
-    logps = {name: as_logp(name, x) for name, x in arrays.items()}
-    same_shape(logps)
-    real = as_mask(mask, next(iter(logps.values())))
-    x, y = (checked_values(name, a, real) for name, a in logps.items())
-    return x, y, real

@@ -11,6 +11,7 @@ kept as float32, and every one of them is a number that the format can hold.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,13 @@ from torch import Tensor
 
 FormatName = Literal["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4"]
 Overflow = Literal["saturate", "nan"]
+OVERFLOWS: tuple[Overflow, ...] = get_args(Overflow)
+
+
+@functools.cache
+def _hints(part: type) -> dict[str, Any]:
+    """Types of a dataclass's fields; to resolve them takes longer than to check them."""
+    return get_type_hints(part)
 
 
 def check_choices(part: object) -> None:
@@ -28,7 +36,7 @@ def check_choices(part: object) -> None:
 
     Without it a misspelt choice would silently act as one of the others.
     """
-    for name, hint in get_type_hints(type(part)).items():
+    for name, hint in _hints(type(part)).items():  # type: ignore[arg-type]
         value = getattr(part, name)
         if get_origin(hint) is Literal:
             kinds = {type(choice) for choice in get_args(hint)}
@@ -103,7 +111,7 @@ FORMATS: dict[FormatName, Format] = {
 def _lookup(fmt: str, overflow: str = "saturate") -> Format:
     if fmt not in FORMATS:
         raise ValueError(f"unknown format {fmt!r}: choose one of {', '.join(FORMATS)}")
-    if overflow not in get_args(Overflow):
+    if overflow not in OVERFLOWS:
         raise ValueError(f"unknown overflow {overflow!r}: choose 'saturate' or 'nan'")
     return FORMATS[fmt]
 

@@ -54,9 +54,7 @@ def intervals(
     as in `tally.tally`. A resample in which a number is undefined is left out of it.
     Raises `ValueError` as `tally` does, and where there are fewer than two to draw from.
     """
-    share, R = number("level", level), _whole("resamples", resamples)
-    if not 0 < share < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
+    share, R = _share(level), _whole("resamples", resamples)
     batch = tally(logp_rollout, logp_train, mask, **more)
     unit = _units(groups, len(batch.sums["tokens"]))
     batch = batch.merged(unit)
@@ -77,6 +75,9 @@ def intervals(
 
 def resample(n: int, resamples: int, generator: torch.Generator) -> Tensor:
     """How often each of `n` is drawn, n times with replacement: `[resamples, n]`."""
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator must be a torch.Generator, not {generator!r}")
+    n, resamples = _whole("n", n), _whole("resamples", resamples)
     if n < 2:
         raise ValueError("a bootstrap needs two responses (or groups of them) or more")
     drawn = torch.randint(n, (resamples, n), generator=generator, device=generator.device)
@@ -86,6 +87,7 @@ def resample(n: int, resamples: int, generator: torch.Generator) -> Tensor:
 
 def percentile(estimate: float, drawn: Tensor, level: float = 0.9) -> Interval:
     """The interval that holds the middle `level` of the resamples `drawn [R]`."""
+    level = _share(level)
     drawn = drawn[~drawn.isnan()]
     if not len(drawn):
         return Interval(estimate, math.nan, math.nan)
@@ -142,6 +144,12 @@ def _units(groups: Any, B: int) -> Tensor:
         raise ValueError(f"groups must be whole numbers [B] = [{B}], one a response")
     _, unit = torch.unique(labels, return_inverse=True)
     return cast(Tensor, unit)
+
+
+def _share(level: float) -> float:
+    if not 0 < number("level", level) < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}")
+    return number("level", level)
 
 
 def _whole(name: str, x: Any) -> int:

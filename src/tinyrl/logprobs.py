@@ -7,6 +7,7 @@ with `torch.where` before any arithmetic: `NaN * 0` is NaN, and so is its gradie
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,15 +72,19 @@ def as_tensor(name: str, x: Any) -> Tensor:
 
 
 def number(name: str, x: Any) -> float:
-    """`x` as a float; text is none, even where it could be read as one."""
+    """`x` as a float; text and truth values are none, even where they could be read so."""
     try:
-        if not isinstance(x, str | bytes):
-            return float(x)
+        if not isinstance(x, str | bytes | bool) and not _boolean(x):
+            return float(x.detach() if isinstance(x, Tensor) else x)
     except OverflowError:  # its digits may be too many to print
         raise ValueError(f"{name} must be a number that a float can hold") from None
     except (TypeError, ValueError, RuntimeError):
         pass
     raise ValueError(f"{name} must be a number, not {x!r}")
+
+
+def _boolean(x: Any) -> bool:
+    return getattr(x, "dtype", None) in (torch.bool, np.bool_)
 
 
 def _from_numpy(name: str, x: Any) -> Tensor:
@@ -109,7 +114,7 @@ def as_mask(mask: Any, logp: Tensor) -> Tensor:
         )
     if real.dtype == torch.bool:
         return real
-    _refuse((real != 0) & (real != 1), real, "mask", "is neither 0 nor 1")
+    refuse((real != 0) & (real != 1), real, "mask", "is neither 0 nor 1")
     return real == 1
 
 
@@ -125,12 +130,18 @@ def same_shape(arrays: dict[str, Tensor]) -> None:
 
 def checked_values(name: str, x: Tensor, mask: Tensor) -> Tensor:
     """`x` with 0 for padding. Raises on a real token that holds no possible logprob."""
-    bad = ~(x.isfinite() & (x <= TOLERANCE)) & mask
-    if bad.any():
-        _refuse(bad & x.isnan(), x, name, "is not a number")
-        _refuse(bad & x.isinf(), x, name, "is infinite")
-        _refuse(bad, x, name, "is positive, so no logprob")
-    return torch.where(mask, x, 0.0)
+    clean = torch.where(mask, x, 0.0)
+    if not possible(clean):
+        refuse(clean.isnan(), x, name, "is not a number")
+        refuse(clean.isinf(), x, name, "is infinite")
+        refuse(clean > TOLERANCE, x, name, "is positive, so no logprob")
+    return clean
+
+
+def possible(logp: Tensor) -> bool:
+    """Whether all of it may be logprobs, padding being 0: NaN is not at most anything."""
+    low, high = logp.detach().aminmax()
+    return -math.inf < low.item() and high.item() <= TOLERANCE
 
 
 def token_logp(logits: Tensor, ids: Tensor, way: LogSumExp = "fused") -> Tensor:
@@ -145,7 +156,7 @@ def token_logp(logits: Tensor, ids: Tensor, way: LogSumExp = "fused") -> Tensor:
             f"logits must be a tensor [B, T, V] for ids {list(ids.shape)}, not {size}"
         )
     V = logits.shape[-1]
-    _refuse((ids < 0) | (ids >= V), ids, "ids", f"is no token of {V}")
+    refuse((ids < 0) | (ids >= V), ids, "ids", f"is no token of {V}")
     return log_softmax(logits, way).gather(-1, ids[..., None])[..., 0]
 
 
@@ -164,7 +175,8 @@ def masked_mean(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     return masked_sum(x, mask, dim) / count.clamp_min(1)
 
 
-def _refuse(bad: Tensor, x: Tensor, name: str, why: str) -> None:
+def refuse(bad: Tensor, x: Tensor, name: str, why: str) -> None:
+    """Raise a `ValueError` that says where `x` is `bad`, and what stands there."""
     places = bad.nonzero()
     if len(places):
         at = tuple(places[0].tolist())

@@ -89,6 +89,9 @@ def series(steps: Iterable[Mapping[str, float] | Mismatch]) -> dict[str, Tensor]
     Takes what `monitor` or `metrics.compare` gave at each step.
     """
     rows = [vars(step) if isinstance(step, Mismatch) else step for step in steps]
+    for s, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"step {s} must map names to numbers, not {row!r}")
     names = dict.fromkeys(name for row in rows for name in row)
     values = {
         n: [math.nan if row.get(n) is None else row[n] for row in rows] for n in names

@@ -30,8 +30,8 @@ HEADINGS = (
     Words("top-1", "首选一致"),
     Words("growth", "增长指数"),
     Words("fingerprint", "形态"),
-    Words("in real systems; remedy", "真实系统；对策"),
 )
+REAL, REMEDY = Words("real systems:", "真实系统："), Words("remedy:", "对策：")
 BOTH = Words("on both sides", "两侧相同")
 MIXTURE = Words("mixture of experts", "MoE 检查点")
 HOW = {
@@ -43,6 +43,7 @@ HOW = {
 }
 EDGES = np.arange(-10.0, 10.5, 0.5)  # decades of delta above 1e-7, both ways
 SIZE, DPI = (2.6, 0.8), 100  # inches; pixels an inch
+BREAKS = 14  # characters from which on a heading may take two lines
 WHOLE = 'style="max-width:none"'
 ALT = "left: histogram of delta in decades, 0 in the middle; right: mean |delta| by place"
 
@@ -57,11 +58,11 @@ class AtlasTable(tuple[list[Sighting], ...]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        left = 'style="text-align:left;white-space:nowrap"'
-        head = "".join(f"<th {left}>{escape(str(h))}</th>" for h in HEADINGS)
+        head = "".join(_th(str(heading)) for heading in HEADINGS)
         pictures = fingerprints()
-        body = "".join(_tr(rows, pictures(rows)) for rows in self)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        body = "".join(_tbody(rows, pictures(rows)) for rows in self)
+        wide = 'style="table-layout:auto;width:100%"'  # Jupyter's is fixed: all alike
+        return f"<table {wide}><thead><tr>{head}</tr></thead>{body}</table>"
 
 
 def numbers(rows: Sequence[Sighting]) -> dict[str, float | None]:
@@ -136,7 +137,13 @@ def _line(rows: Sequence[Sighting]) -> str:
     return f"{entry.path + ' ' + value(entry.to):38}{sizes}{n['top1']:7.2f}{grown:>8}"
 
 
-def _tr(rows: Sequence[Sighting], picture: bytes) -> str:
+def _th(heading: str) -> str:
+    space = "nowrap" if len(heading) < BREAKS else "normal"
+    return f'<th style="text-align:left;white-space:{space}">{escape(heading)}</th>'
+
+
+def _tbody(rows: Sequence[Sighting], picture: bytes) -> str:
+    """Two lines of the table: what was measured; below it, over its whole width, words."""
     entry, n = rows[0].entry, numbers(rows)
     label, data = LABELS[entry.path], base64.b64encode(picture).decode()
     source = f"data:image/png;base64,{data}"
@@ -148,7 +155,14 @@ def _tr(rows: Sequence[Sighting], picture: bytes) -> str:
         f"{n['top1']:.2f}",
         "–" if n["growth"] is None else f"{n['growth']:.2f}",
         f'<img alt="{ALT}" src="{source}" width="{SIZE[0] * 80:.0f}" {WHOLE}>',
-        f"{linked(str(label.real))}<br><i>{linked(str(label.remedy))}</i>",
     )
-    style_ = 'style="text-align:left;vertical-align:top;overflow-wrap:anywhere"'
-    return "<tr>" + "".join(f"<td {style_}>{cell}</td>" for cell in cells) + "</tr>"
+    top = 'style="text-align:left;vertical-align:top"'
+    told = "".join(f"<td {top}>{cell}</td>" for cell in cells)
+    words = "<br>".join(
+        f"<i>{name}</i> {linked(str(text))}"
+        for name, text in ((REAL, label.real), (REMEDY, label.remedy))
+    )
+    return (
+        f"<tbody><tr>{told}</tr>"
+        f"<tr><td {top} colspan={len(HEADINGS)}>{words}</td></tr></tbody>"
+    )

@@ -76,8 +76,10 @@ def borrowed(name: str, function: str) -> Words:
 
 def not_boolean(name: str) -> Words:
     return Words(
-        en=f"`{name}` has to be boolean: to what uses it, 0.0 and 1.0 mean something else.",
-        zh=f"`{name}` 必须是布尔值：对使用它的代码来说，0.0 和 1.0 另有含义。",
+        en=f"`{name}` has to be boolean, true or false at each place. Numbers, be they 0.0 "
+        "and 1.0 or those of rows, mean something else to what uses it.",
+        zh=f"`{name}` 必须是布尔值，每个位置为真或假。数（无论是 0.0 和 1.0，还是行号）对使"
+        f"用它的代码另有含义。",
     )
 
 

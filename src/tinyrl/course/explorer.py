@@ -165,9 +165,10 @@ class BitExplorer:
         gap = "-" if s.spacing is None else f"{s.spacing:.6g}"
         if s.spacing and s.value:
             gap += f" ({s.spacing / abs(s.value):.2g} of the value)"
+        normal = "-" if f.is_integer else f"{f.smallest_normal:.6g}"
         values = (
             value, s.formula, str(KINDS[s.kind]), typed, f"{down}, {up}", gap,
-            f"{f.max:.9g}", f"{f.smallest_normal:.6g}", f"{f.smallest_subnormal:.6g}",
+            f"{f.max:.9g}", normal, f"{f.smallest_subnormal:.6g}",
         )  # fmt: skip
         cells = "".join(
             f'<tr><th scope="row" style="text-align:left;padding-right:12px">{name}</th>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -13,11 +13,13 @@ from ..agreement import top_k
 from ..intervals import Interval, intervals
 from ..model import GPT
 from ..monitoring import monitor
+from ..objectives import one_of
 from ..scoring import response_logits
 from ..stack import Stack
 from ..tasks import Task
 from ..trainer import generate
 
+Slip = Literal["none", "column", "prompt"]
 K = 4
 """Of the likeliest tokens that both sides hand over."""
 ONE_IN = 256
@@ -36,7 +38,15 @@ class Pair:
     weights: GPT | None = None
     """The trainer's; None: those that sample."""
     trainer: Stack = field(default_factory=Stack)
-    slip: Literal["none", "column", "prompt"] = "none"
+    slip: Slip = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("engine", "trainer"):
+            if not isinstance(getattr(self, name), Stack):
+                raise TypeError(f"{name} must be a Stack, not {getattr(self, name)!r}")
+        if not (self.weights is None or isinstance(self.weights, GPT)):
+            raise TypeError(f"weights must be a GPT or None, not {self.weights!r}")
+        one_of("slip", self.slip, get_args(Slip))
 
 
 class Look(NamedTuple):
@@ -60,7 +70,12 @@ def look(
     """`n` responses of `policy` under the pair's engine, as both sides see them.
 
     With `k` 0 the sets of likeliest tokens are left out, and a forward pass with them.
+    Raises `ValueError` where `n` is too small for the pair's slip to happen.
     """
+    whole("n", n)
+    whole("k", k, 0)
+    if pair.slip == "prompt" and n <= ONE_IN // 2:
+        raise ValueError(f"n must be above {ONE_IN // 2} for a slip of one prompt, not {n}")
     asked = task.prompts(n, generator)
     read = asked.clone()
     if pair.slip == "prompt":
@@ -87,8 +102,11 @@ def measured(
 ) -> dict[str, list[Interval]]:
     """Every number of each batch with its interval.
 
-    No resample goes beyond a sample's own extremes: theirs is the range over the batches.
+    No resample goes beyond a sample's own extremes: theirs is the range over the batches,
+    so there must be two of these or more.
     """
+    if len(looks) < 2:
+        raise ValueError(f"looks must be two batches or more, not {len(looks)}")
     found: dict[str, list[Interval]] = {}
     points = [monitor(*x.arrays, **x.more) for x in looks]
     for x in looks:
@@ -105,6 +123,19 @@ def measured(
 def in_parts(
     arrays: Sequence[Tensor], size: int, generator: torch.Generator, resamples: int = 300
 ) -> list[dict[str, Interval]]:
-    """`intervals` of each `size` responses of a large batch, as if it were all there is."""
+    """`intervals` of each `size` responses of a large batch, as if it were all there is.
+
+    The batch must hold a whole number of such parts.
+    """
+    B = len(arrays[0]) if arrays else 0
+    if whole("size", size, 2) > B or B % size:
+        raise ValueError(f"size must divide the batch of {B} responses, not {size}")
     chunks = zip(*(torch.split(x, size) for x in arrays), strict=True)
     return [intervals(*x, generator=generator, resamples=resamples) for x in chunks]
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """`value`, or a `ValueError` that says what `name` must be."""
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} must be a whole number from {least}, not {value!r}")
+    return value

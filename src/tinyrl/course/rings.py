@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from ..alarms import ALARMS
 from . import style
+from .pairs import whole
 from .watching import Watched
 
 MISMATCH = tuple(alarm for alarm in ALARMS if alarm.of == "mismatch")
@@ -16,6 +17,8 @@ LOWEST = min(a.high for a in MISMATCH if a.number == "k3" and a.high is not None
 """The tightest bound of K3."""
 TREND = 10
 """Times what a run began with."""
+WINDOW = 5
+"""Steps that K3 behind the fault and K3 at the end are means of."""
 
 
 def rung(run: Watched) -> int:
@@ -48,10 +51,15 @@ def steps(rings: Iterable[bool]) -> list[int]:
 def told(run: Watched, after: int) -> str:
     """When the tightest bound of K3 rings, the widest alarms, and the run's own trend.
 
-    The trend is K3 above `TREND` times its mean over the first `after` steps.
+    The trend is K3 above `TREND` times its mean over the first `after` steps. Last, how K3
+    grew from the first to the last `WINDOW` steps behind the step number `after`.
     """
     k3 = [m["k3"] for m in run.numbers]
+    if whole("after", after) > len(k3):
+        raise ValueError(f"after must be a step of the run, 1 to {len(k3)}, not {after}")
     began = sum(k3[:after]) / after
+    behind = k3[after:] or k3[-1:]
+    grew = sum(behind[-WINDOW:]) / sum(behind[:WINDOW])
     verl = [alarm for alarm in MISMATCH if alarm.name.startswith("verl")]
     wide = steps(any(a.rings(m[a.number]) for a in verl) for m in run.numbers)
     return (
@@ -59,7 +67,9 @@ def told(run: Watched, after: int) -> str:
         f"{LOWEST / max(k3):.2g} times that\n"
         f"   K3 above {LOWEST:g} {_when(steps(x > LOWEST for x in k3))}; above {TREND} "
         f"times that of the first {after} steps "
-        f"{_when(steps(x > TREND * began for x in k3))}; one of verl's {_when(wide)}"
+        f"{_when(steps(x > TREND * began for x in k3))}; one of verl's {_when(wide)}\n"
+        f"   K3 of the last {WINDOW} steps over that of the first {WINDOW} after step "
+        f"{after}: {grew:.2g}"
     )
 
 

@@ -23,7 +23,7 @@ from IPython.display import display
 from ..correction import Correction
 from ..model import GPT
 from ..recipe import Recipe
-from ..runs import OBJECTIVES, Run, Settings, advance, begin, digest
+from ..runs import OBJECTIVES, Run, Settings, advance, begin
 from ..stack import PRESETS, Stack, replace_at
 from ..sweeps import Runs
 from ..tasks import Task
@@ -50,6 +50,7 @@ from .run_words import (
     STALE,
     TWICE,
 )
+from .runs_panel_given import check_given
 from .words import Words
 
 CORRECTIONS = {
@@ -91,12 +92,11 @@ class RunsPanel:
         base: Settings = QUICK,
         seeds: int = 3,
     ) -> None:
+        check_given(model, task, runs, base, seeds)
         self._model, self._task, self._base = deepcopy(model), task, base
         self.arms: Runs = {name: list(arm) for name, arm in (runs or {}).items()}
         self._first = frozenset(self.arms)
         given = [run for arm in self.arms.values() for run in arm]
-        if any(run.start != digest(model) for run in given):
-            raise ValueError("runs began with other weights than this model's")
         steps = [run.settings.steps for run in given]
         self.picture = RunsFigure(max([base.steps, *steps]))
         self._training: asyncio.Task[None] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -17,6 +18,8 @@ BLIND, DROWNED, SEES = 0, 1, 2
 
 def ideal(equal: Interval) -> int:
     """What a number has where two policies are equal, 0 or 1: `equal` is nearly there."""
+    if not -0.5 < equal.estimate < 1.5:  # NaN neither
+        raise ValueError(f"equal must be near 0 or 1, not {equal.estimate}")
     return round(equal.estimate)
 
 
@@ -25,8 +28,12 @@ def sight(found: Interval, equal: Interval, healthy: Interval) -> int:
 
     It stands out from another pair if its interval lies apart from that one's, farther
     from what equal policies have. `equal` is a pair that differs in last bits alone: what
-    stands out from that and not from a `healthy` one is drowned.
+    stands out from that and not from a `healthy` one is drowned. `ValueError` for NaN: an
+    undefined number is not a blind one.
     """
+    for name, x in (("found", found), ("equal", equal), ("healthy", healthy)):
+        if any(math.isnan(value) for value in x):
+            raise ValueError(f"{name} is undefined: {tuple(x)}")
     at = ideal(equal)
 
     def out(other: Interval) -> bool:
@@ -45,22 +52,35 @@ def sights(
     equal: str,
     healthy: str,
 ) -> Tensor:
-    """`[numbers, pairs]`, of every pair but `equal`: the worst sight over its batches."""
+    """`[numbers, pairs]`, of every pair but `equal`: the worst sight over its batches.
+
+    Every pair must have every number, of equally many batches; else a `ValueError` says
+    which has not.
+    """
+    for role, name in (("equal", equal), ("healthy", healthy)):
+        if name not in found:
+            raise ValueError(f"{role} must be one of {', '.join(found)}, not {name!r}")
+    if not numbers:
+        raise ValueError("numbers must name one at least")
+
+    def worst(number: str, pair: str) -> int:
+        for x in (pair, equal, healthy):
+            if number not in found[x]:
+                raise ValueError(f"{x} has no number {number!r}")
+        three = [found[x][number] for x in (pair, equal, healthy)]
+        batches = [len(x) for x in three]
+        if min(batches) < 1 or min(batches) < max(batches):
+            raise ValueError(
+                f"{number} of {pair}, {equal} and {healthy}: {batches} batches, not "
+                f"equally many"
+            )
+        try:
+            return min(sight(*x) for x in zip(*three, strict=True))
+        except ValueError as error:
+            raise ValueError(f"{number} of {pair}: {error}") from None
+
     pairs = [name for name in found if name != equal]
-    return torch.tensor(
-        [
-            [
-                min(
-                    sight(*three)
-                    for three in zip(
-                        *(found[x][number] for x in (pair, equal, healthy)), strict=True
-                    )
-                )
-                for pair in pairs
-            ]
-            for number in numbers
-        ]
-    )
+    return torch.tensor([[worst(number, pair) for pair in pairs] for number in numbers])
 
 
 def draw_sights(

@@ -69,6 +69,8 @@ def answered(
     Groups whose answers all earned the same push nothing: theirs get no gradient, so that
     many may be asked where few are of use. Raises `ValueError` where none is.
     """
+    if prompts.dim() != 2 or not len(prompts):
+        raise ValueError(f"prompts must be [n, P], n from 1, got {list(prompts.shape)}")
     asked = prompts.repeat_interleave(GROUP, 0)
     x = generate(policy, task, asked, engine, generator)
     reward = task.reward(asked, x.response, x.mask)
@@ -118,3 +120,16 @@ def first_update(objective: Loss, groups: Groups) -> Update:
         for side in (groups.A != 0, groups.A > 0, groups.A < 0)
     )
     return Update(stopped, cosine, length, good, bad, push)
+
+
+def push(objective: Loss, d: Tensor, A: float) -> Tensor:
+    """How hard a token is pushed whose log ratio is d, for each of `d [N]`: `[N]`.
+
+    Minus the derivative by its logprob of the loss of a response of this one token, over
+    its advantage A: 1 is the push of REINFORCE, and below 0 would be the wrong way.
+    """
+    old = torch.full((len(d), 1), -3.0, dtype=d.dtype)
+    logp = (old + d[:, None]).requires_grad_()
+    loss = objective(logp, old, torch.full_like(d, A), torch.ones_like(old).bool())
+    (g,) = torch.autograd.grad(loss, logp)
+    return -g[:, 0] * len(d) / A

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
 from ..correction import Correction
 from ..model import GPT
@@ -18,6 +19,7 @@ from ..snapshots import restore, snapshot
 from ..stack import Stack
 from ..tasks import Task
 from ..trainer import Trainer, generate
+from .pairs import whole
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,18 @@ def live(
 ) -> dict[str, Watched]:
     """Train copies of `policy`, one a fault, which comes in after the step number `after`.
 
-    Up to there the runs are one, and trained once.
+    Up to there the runs are one, and trained once. `0 <= after < steps`. Shows a bar while
+    it trains.
     """
+    if whole("after", after, 0) >= whole("steps", steps):
+        raise ValueError(f"after must be below steps, {steps}, not {after}: no fault comes")
+    if not faults:
+        raise ValueError("faults must name one at least")
+    for name, fault in faults.items():
+        if not (isinstance(fault, Stack) or fault in ("none", "weights stop")):
+            raise ValueError(
+                f"faults[{name!r}] must be a Stack, 'none' or 'weights stop', not {fault!r}"
+            )
 
     def fresh(watch: Watch, generator: torch.Generator) -> Trainer:
         return Trainer(
@@ -77,16 +89,22 @@ def live(
 
     watch = Watch()
     begun = fresh(watch, generator)
-    rewards = [begun.step().reward for _ in range(after)]
-    state, runs = snapshot(begun), {}
-    for name, fault in faults.items():
-        watched = Watched([*watch.seen], [*rewards], fresh(Watch(), torch.Generator()))
-        restore(watched.trainer, state)
-        runs[name] = _go_on(watched, fault, steps - after)
+    with tqdm(total=after + len(faults) * (steps - after), leave=False) as bar:
+        rewards = [_rewarded(begun, bar) for _ in range(after)]
+        state, runs = snapshot(begun), {}
+        for name, fault in faults.items():
+            watched = Watched([*watch.seen], [*rewards], fresh(Watch(), torch.Generator()))
+            restore(watched.trainer, state)
+            runs[name] = _go_on(watched, fault, steps - after, bar)
     return runs
 
 
-def _go_on(run: Watched, fault: Fault, steps: int) -> Watched:
+def _rewarded(trainer: Trainer, bar: Any) -> float:
+    bar.update()
+    return trainer.step().reward
+
+
+def _go_on(run: Watched, fault: Fault, steps: int, bar: Any) -> Watched:
     trainer = run.trainer
     assert isinstance(trainer.correction, Watch)
     if isinstance(fault, Stack):
@@ -95,7 +113,7 @@ def _go_on(run: Watched, fault: Fault, steps: int) -> Watched:
     for _ in range(steps):
         if fault == "weights stop":
             trainer.versions[0] = stuck
-        run.rewards.append(trainer.step().reward)
+        run.rewards.append(_rewarded(trainer, bar))
     return run._replace(numbers=run.numbers + trainer.correction.seen)
 
 
@@ -118,6 +136,7 @@ def serve(
     bos_twice: bool = False,
 ) -> Served:
     """`n` fresh prompts answered under `stack`, after a template that may add `<bos>`."""
+    whole("n", n)
     asked = task.prompts(n, generator)
     read = torch.cat([asked[:, :1], asked], 1) if bos_twice else asked
     x = generate(model, task, read, stack, generator)

@@ -28,7 +28,7 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from ..logprobs import as_logp, as_mask, masked_mean, masked_sum, number
-from .inputs import counted_tokens, one_of
+from .inputs import counted_tokens, finite, one_of
 
 Aggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
 
@@ -56,6 +56,7 @@ def aggregate(
     x = as_logp("x", x)
     length = checked_length(how, length)
     mask = as_mask(mask, x)
+    x = finite("x", x, mask)
     return average(x, mask, how, counted_tokens(counted, mask), length)
 
 

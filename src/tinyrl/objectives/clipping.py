@@ -5,6 +5,8 @@ PPO and what differs from it by the level of its ratio, its band or its average 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -80,6 +82,9 @@ def grpo(
     (eq. 4). `weight` does not touch that term: a token that is dropped by a weight of 0
     (TRL) is still held to the reference, one that is dropped from `mask` (verl) is not.
     """
+    strength = number("beta", beta)
+    if not 0 <= strength < math.inf:
+        raise ValueError(f"beta must be 0 or more and finite, not {beta}")
     surrogate = ppo(
         logp,
         logp_old,
@@ -99,7 +104,7 @@ def grpo(
     log_x = (logp_ref.detach() - logp).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     k3 = torch.expm1(log_x) - log_x
     kl = average(k3, mask, aggregation, counted_tokens(counted, mask), constant)
-    return surrogate + number("beta", beta) * kl
+    return surrogate + strength * kl
 
 
 def dr_grpo(

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..logprobs import as_tensor, number
+from ..logprobs import as_tensor, number, refuse
 from .inputs import dual_bound, widths
 
 
@@ -31,7 +32,7 @@ def clip(
     of a bad token unbounded as its ratio grows (dual-clip PPO, arXiv 1912.09729).
     """
     low, high = widths(eps_low, eps_high)
-    return clipped(as_tensor("r", r), as_tensor("A", A), low, high, dual_bound(dual_clip))
+    return clipped(*_checked(r, A), low, high, dual_bound(dual_clip))
 
 
 def soft_gate(r: Tensor, A: Tensor, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
@@ -40,7 +41,24 @@ def soft_gate(r: Tensor, A: Tensor, tau_pos: float = 1.0, tau_neg: float = 1.05)
     4 / tau makes the gradient by r equal -A at r = 1, whatever tau is.
     """
     pos, neg = temperatures(tau_pos, tau_neg)
-    return softened(as_tensor("r", r), as_tensor("A", A), pos, neg)
+    return softened(*_checked(r, A), pos, neg)
+
+
+def _checked(r: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
+    """Ratios and advantages whose shapes fit; neither NaN nor inf, no ratio below 0."""
+    r, A = as_tensor("r", r), as_tensor("A", A)
+    for name, x in (("r", r), ("A", A)):
+        if x.dtype == torch.bool:
+            raise ValueError(f"{name} must hold numbers, not bool")
+    try:
+        np.broadcast_shapes(r.shape, A.shape)
+    except ValueError:
+        raise ValueError(
+            f"r and A do not fit: shapes {list(r.shape)} and {list(A.shape)}"
+        ) from None
+    refuse(~(r.isfinite() & (r >= 0)), r, "r", "is no ratio")
+    refuse(~A.isfinite(), A, "A", "is not finite")
+    return r, A
 
 
 def temperatures(tau_pos: float, tau_neg: float) -> tuple[float, float]:

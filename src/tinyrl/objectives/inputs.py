@@ -48,15 +48,22 @@ def loss_arrays(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Checked, with advantages as `[B, T]`; only `logp` may carry a gradient."""
     x, y, real = pair(mask, logp=logp, logp_old=logp_old)
-    B, T = x.shape
-    A = as_tensor("advantages", advantages).to(x.device)
+    return x, y.detach(), token_advantages(advantages, x, real), real
+
+
+def token_advantages(advantages: Tensor, logp: Tensor, mask: Tensor) -> Tensor:
+    """`[B, T]`, 0 in padding and without gradient, of one a response or one a token."""
+    A = as_tensor("advantages", advantages).to(logp.device)
+    if A.dtype == torch.bool:
+        raise ValueError("advantages must be numbers, above and below 0, not bool")
+    B, T = logp.shape
     if A.shape not in ((B,), (B, T)):
         raise ValueError(
             f"advantages must be [B] or [B, T] for logprobs of shape {[B, T]}, "
             f"got {list(A.shape)}"
         )
     A = A[:, None].expand(B, T) if A.dim() == 1 else A
-    return x, y.detach(), finite("advantages", A, real).detach(), real
+    return finite("advantages", A, mask).detach()
 
 
 def pair(mask: Tensor, **arrays: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..logprobs import as_logp, as_mask, masked_mean, masked_sum
-from .inputs import one_of
+from .inputs import finite, one_of
 
 Level = Literal["token", "sequence", "geometric"]
 
@@ -32,7 +32,7 @@ def at_level(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
     log_ratio = as_logp("log_ratio", log_ratio)
     mask = as_mask(mask, log_ratio)
     one_of("level", level, get_args(Level))
-    return pool(torch.where(mask, log_ratio, 0.0), mask, level)
+    return pool(finite("log_ratio", log_ratio, mask), mask, level)
 
 
 # Without checks, for what was checked already: padding is 0 and masks are boolean

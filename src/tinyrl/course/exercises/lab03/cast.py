@@ -11,6 +11,7 @@ from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab03.numbers import (
     BIAS_NOT_A_POWER,
     NARROW,
+    WHOLE_POWER,
     bias,
     signs,
     smallest_normal,
@@ -78,10 +79,8 @@ def _below(low: Function) -> Function:
     """Another treatment of what lies below the smallest normal number."""
 
     def wrong(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
-        y, lowest = (
-            reference(x, exponent_bits, mantissa_bits),
-            smallest_normal(exponent_bits),
-        )
+        y = reference(x, exponent_bits, mantissa_bits)
+        lowest = smallest_normal(exponent_bits)
         small = (x.abs() < lowest) & (x != 0)
         return torch.where(small, low(x, y, lowest, mantissa_bits), y)
 
@@ -111,6 +110,13 @@ def _with_bias(biased: Function) -> Function:
     return wrong
 
 
+def _whole_power(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    _, e = torch.frexp(x.abs().clamp(min=smallest_normal(exponent_bits)))
+    step = torch.tensor(2) ** (e - 1 - mantissa_bits)
+    y = (x / step).round() * step
+    return _inf(y, y.abs() > _largest(exponent_bits, mantissa_bits))
+
+
 def _divided_by_itself(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     return x / x.abs() * reference(x.abs(), exponent_bits, mantissa_bits)
 
@@ -122,8 +128,7 @@ MISTAKES: Mistakes = {
             en="You stop at the largest number. That is saturation, which some FP8 kernels "
             "do; here overflow gives infinity, as in FP16 and BF16.",
             zh="你停在了最大的数上。这叫饱和，有些 FP8 kernel 这样做；这里溢出要得到无穷"
-            "大，"
-            "与 FP16、BF16 一样。",
+            "大，与 FP16、BF16 一样。",
         ),
     ),
     "limit_before_rounding": (
@@ -148,8 +153,7 @@ MISTAKES: Mistakes = {
             en="You return NaN for overflow. E4M3 on GPUs has no infinity and does that; "
             "here the answer is infinity, with the sign of x.",
             zh="你在溢出时返回 NaN。GPU 上的 E4M3 没有无穷大，是这样做的；这里应当返回带符"
-            "号"
-            "的无穷大。",
+            "号的无穷大。",
         ),
     ),
     "infinity_without_sign": (
@@ -197,8 +201,7 @@ MISTAKES: Mistakes = {
             "The exponent can't go lower: the step stays, and what is below half of it "
             "becomes 0.",
             zh="小于最小规格化数之后，你的步长还在变小。指数已经不能再低：步长不变，小于半"
-            "个"
-            "步长的数变成 0。",
+            "个步长的数变成 0。",
         ),
     ),
     "never_zero": (
@@ -224,10 +227,8 @@ MISTAKES: Mistakes = {
             "`mantissa_bits`。",
         ),
     ),
-    "bias_not_a_power": (
-        _with_bias(lambda E: 2 * E - 1),
-        BIAS_NOT_A_POWER,
-    ),
+    "bias_not_a_power": (_with_bias(lambda E: 2 * E - 1), BIAS_NOT_A_POWER),
+    "power_of_whole_numbers": (_whole_power, WHOLE_POWER),
     "zero_is_nan": (
         _divided_by_itself,
         Words(
@@ -237,9 +238,7 @@ MISTAKES: Mistakes = {
     ),
 }
 
-BY_HAND = Words(
-    en="E = 4, M = 3: 1.1, 100, 300 and 0.004", zh="E = 4，M = 3：1.1、100、300 和 0.004"
-)
+BY_HAND = Words(en="E = 4, M = 3: 1.1, 100, 300, 0.004", zh="E4M3 下的四个数")
 KEPT = Words(en="what the format holds stays as it is", zh="格式里已有的数保持不变")
 LARGE = Words(en="large numbers of both signs", zh="正负两边的大数")
 EDGE = Words(en="around the largest number", zh="最大数附近")
@@ -269,14 +268,15 @@ def cases(generator: Generator) -> list[Case]:
 
     # Nowhere a power of two that float32 has not, up or down: those would be its limits.
     low, high = spread(generator, 5, -118, -90), spread(generator, 5, 90, 126)
-    past = signs(generator, 2) * uniform(generator, 2, 3.4, 3.402) * 1e38
+    past = _largest(8, 7) + torch.tensor([0.0, 0.9, 1.0, 1.9]) * 2.0**119  # half gaps
+    carried = -1.97 * 2 ** uniform(generator, 1, -5, 6).round()  # up to a power of two
     return [
         Case("example", BY_HAND, (torch.tensor([1.1, 100.0, 300.0, 0.004]), 4, 3)),
         Case("property", KEPT, (kept, 4, 3)),
-        Case("inputs", NARROW, (spread(generator, 12, -10, 9), 4, 3)),
+        Case("inputs", NARROW, (torch.cat([spread(generator, 12, -10, 9), carried]), 4, 3)),
         Case("inputs", LARGE, (large, 4, 3)),
         Case("inputs", FP16, (spread(generator, 16, -26, 18), 5, 10)),
-        Case("inputs", BF16, (torch.cat([low, high, past]), 8, 7)),
+        Case("inputs", BF16, (torch.cat([low, high, signs(generator, 4) * past]), 8, 7)),
         Case("numbers", EDGE, (edge(4, 3), 4, 3)),
         Case("numbers", TINY, (tiny(4, 3), 4, 3)),
         # The range of BF16 with a step of 2^-127: 2^127, its inverse, float32 has as well.

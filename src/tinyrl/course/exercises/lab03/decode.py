@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab03.numbers import bias, whole
+from tinyrl.course.exercises.lab03.numbers import WHOLE_POWER, bias, whole
 from tinyrl.course.words import Words
 
 
@@ -227,15 +227,7 @@ MISTAKES: Mistakes = {
             "前导 1。",
         ),
     ),
-    "power_of_whole_numbers": (
-        _whole_power,
-        Words(
-            en="Numbers below 1 become 0: in torch 2 to the power of a negative whole "
-            "number is the whole number 0. Write 2.0.",
-            zh="小于 1 的数变成了 0：在 torch 中，整数 2 的负整数次方是整数 0。应当写 "
-            "2.0。",
-        ),
-    ),
+    "power_of_whole_numbers": (_whole_power, WHOLE_POWER),
 }
 
 BY_HAND = Words(
@@ -244,6 +236,8 @@ BY_HAND = Words(
 POWER = Words(en="a power of two has an empty mantissa", zh="2 的幂，尾数全为 0")
 FP16 = Words(en="a normal number of FP16", zh="FP16 的一个规格化数")
 BF16 = Words(en="a normal number of BF16", zh="BF16 的一个规格化数")
+FP32 = Words(en="a normal number of FP32, M = 23", zh="FP32 的一个规格化数，M = 23")
+ZERO = Words(en="0: all bits are 0", zh="0：所有位都是 0")
 TINY = Words(en="a subnormal number: the exponent bits are 0", zh="次正规数：指数位全为 0")
 INFINITE = Words(
     en="infinity: exponent all ones, mantissa 0", zh="无穷大：指数全 1，尾数 0"
@@ -273,6 +267,7 @@ def cases(generator: Generator) -> list[Case]:
 
     power = pattern(0, 15 + whole(generator, 1, 12), 0, 5, 10)
     sign, M = whole(generator, 0, 2), whole(generator, 2, 8)
+    m = whole(generator, 2**9, 2**10) * 2**13 + 2895  # far from what half precision holds
     return [
         Case("example", BY_HAND, (pattern(1, 16, 256, 5, 10), 5)),
         Case("property", POWER, (power, 5)),
@@ -280,10 +275,15 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", FP16, (near_one(5, 10, 1), 5)),
         Case("inputs", BF16, (near_one(8, 7, 0), 8)),
         Case("inputs", BF16, (near_one(8, 7, 1), 8)),
+        Case("inputs", FP32, (pattern(1, 126 + whole(generator, 0, 4), m, 8, 23), 8)),
         *(Case("numbers", TINY, tiny(E, E % 2)) for E in (4, 5, 8)),
         *(Case("numbers", INFINITE, infinite(E, s)) for E in (4, 5, 8) for s in (0, 1)),
-        Case("numbers", LARGEST, (pattern(sign, 30, 2**M - 1, 5, M), 5)),
-        Case("numbers", LOWEST, (pattern(1 - sign, 1, 0, 5, M), 5)),
+        *(
+            Case("numbers", LARGEST, (pattern(sign, 2**E - 2, 2**M - 1, E, M), E))
+            for E in (5, 8)
+        ),
+        *(Case("numbers", LOWEST, (pattern(1 - sign, 1, 0, E, M), E)) for E in (5, 8)),
+        Case("numbers", ZERO, (pattern(0, 0, 0, 5, M), 5)),
     ]
 
 

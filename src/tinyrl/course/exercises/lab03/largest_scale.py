@@ -186,7 +186,8 @@ def cases(generator: Generator) -> list[Case]:
 
     exponent = whole(generator, 6, 12)
     low = whole(generator, 5, 15) + 0.05 + 0.15 * torch.rand((), generator=generator).item()
-    high = whole(generator, 5, 15) + 0.6 + 0.3 * torch.rand((), generator=generator).item()
+    # Of 57344 = 0.875 * 2^16: the exponents of both numbers alone would say one more.
+    high = whole(generator, 5, 15) + 0.83 + 0.1 * torch.rand((), generator=generator).item()
     too_large = gradients(high - whole(generator, 16, 20), 240.0)
     # Two steps of float32 past the one that fits: the room is no power of two in it.
     just_past = gradients(whole(generator, 9, 16), 65504.0) * (1 + 2.0**-22)

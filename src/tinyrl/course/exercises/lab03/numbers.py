@@ -19,6 +19,12 @@ BIAS_NOT_A_POWER = Words(
     zh="你的 bias 是 2E - 1，只在 E = 4 时碰巧正确。每多一位指数它就翻倍：2^(E-1) - 1。",
 )
 
+WHOLE_POWER = Words(
+    en="Powers of two below 1 become 0: in torch 2 to the power of a negative whole number "
+    "is the whole number 0. Write 2.0.",
+    zh="小于 1 的 2 的幂变成了 0：在 torch 中，整数 2 的负整数次方是整数 0。应当写 2.0。",
+)
+
 
 def bias(exponent_bits: int) -> int:
     """The stored exponent of 1.0."""

@@ -8,7 +8,14 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab03.numbers import signs, spread, to_bits, uniform, whole
+from tinyrl.course.exercises.lab03.numbers import (
+    WHOLE_POWER,
+    signs,
+    spread,
+    to_bits,
+    uniform,
+    whole,
+)
 from tinyrl.course.words import Words
 
 
@@ -62,6 +69,11 @@ def _limits_of_fp16(x: Tensor, mantissa_bits: int) -> Tensor:
 def _clamped(x: Tensor, mantissa_bits: int) -> Tensor:
     _, exponent = torch.frexp(x.abs().clamp(min=1e-3))
     step = 2.0 ** (exponent - 1 - mantissa_bits)
+    return (x / step).round() * step
+
+
+def _whole_power(x: Tensor, mantissa_bits: int) -> Tensor:
+    step = torch.tensor(2) ** (torch.frexp(x)[1] - 1 - mantissa_bits)
     return (x / step).round() * step
 
 
@@ -169,6 +181,7 @@ MISTAKES: Mistakes = {
             "就可能舍向另一边。",
         ),
     ),
+    "power_of_whole_numbers": (_whole_power, WHOLE_POWER),
 }
 
 BY_HAND = Words(
@@ -184,9 +197,10 @@ FAR = Words(en="huge numbers and tiny ones", zh="极大和极小的数")
 
 def cases(generator: Generator) -> list[Case]:
     def odd_halves(bits: int) -> Tensor:
-        """Four ties: below an odd and an even number, of either sign."""
-        steps = 2**bits + 2 * whole(generator, 0, 2 ** (bits - 2))
-        ties = torch.tensor([steps + 0.5, steps + 1.5, -steps - 0.5, -steps - 1.5])
+        """Ties by an odd and an even number, of either sign, and below a power of two."""
+        n = 2**bits + 2 * whole(generator, 0, 2 ** (bits - 2))
+        top = 2 ** (bits + 1) - 0.5
+        ties = torch.tensor([n + 0.5, n + 1.5, -n - 0.5, -n - 1.5, top])
         return ties * 2.0 ** whole(generator, -bits, 3)
 
     some = to_bits(spread(generator, 6, -3, 6), 4)
@@ -194,12 +208,12 @@ def cases(generator: Generator) -> list[Case]:
     past = ties * (1 + 2.0**-11)  # further than float32 loses, nearer than three more bits
     power = 2.0 ** whole(generator, -3, 8)
     mixed = torch.cat([past, uniform(generator, 3, -4.0, 4.0), torch.zeros(1)])
-    far = torch.cat([spread(generator, 4, -115, -100), spread(generator, 4, 100, 115)])
+    far = torch.cat([spread(generator, 4, -115, -100), spread(generator, 4, 112, 120)])
     return [
         Case("example", BY_HAND, (torch.tensor([1.1, 1.2, -2.6, 5.9]), 2)),
         Case("property", KEPT, (some, 4)),
         Case("inputs", ANY, (spread(generator, 8, -3, 8), 3)),
-        Case("inputs", ANY, (spread(generator, 8, -8, 3), 7)),
+        Case("inputs", ANY, (spread(generator, 8, -8, 3), 10)),
         Case("inputs", TIES, (odd_halves(3), 3)),
         Case("numbers", PAST, (mixed, 4)),
         Case("numbers", FAR, (far, 5)),

@@ -79,6 +79,15 @@ def _by_log(size: Function) -> Function:
     return wrong
 
 
+def _a_little_added(x: Tensor, mantissa_bits: int) -> Tensor:
+    total = torch.zeros(())
+    for value in x:
+        total = total + value
+        step = 2.0 ** (torch.frexp(total.abs() + 1e-12)[1] - 1 - mantissa_bits)
+        total = (total / step).round() * step
+    return total
+
+
 MISTAKES: Mistakes = {
     "not_rounded": (
         lambda x, mantissa_bits: x.sum(),
@@ -171,6 +180,15 @@ MISTAKES: Mistakes = {
             "理 0。",
         ),
     ),
+    "a_little_added": (
+        _a_little_added,
+        Words(
+            en="You add a small number so that 0 has a logarithm. Sums smaller than it get "
+            "its gap, not their own. `torch.frexp` needs no help with 0.",
+            zh="你加了一个很小的数，好让 0 有对数。比它还小的和就用了它的间距，而不是自己"
+            "的。`torch.frexp` 处理 0 不需要帮忙。",
+        ),
+    ),
     "one_bit_more": (
         lambda x, mantissa_bits: reference(x, mantissa_bits + 1),
         Words(en="Your accumulator has one bit too many.", zh="你的累加器多了一位。"),
@@ -194,6 +212,7 @@ PAST = Words(
 )
 NEGATIVE = Words(en="sums below 0", zh="小于 0 的和")
 CANCELLED = Words(en="a sum that is 0 on the way", zh="中途恰好为 0 的和")
+TINY = Words(en="sums near 2^-100", zh="2^-100 左右的和")
 STUCK = Words(en="a sum that stops growing", zh="不再增长的和")
 
 
@@ -209,7 +228,8 @@ def cases(generator: Generator) -> list[Case]:
     alone = unit * (1 + torch.tensor([whole(generator, 1, 8) / 32 + 1 / 64]))
     # Of more bits than BF16 has, which would make them ties.
     past = unit * torch.tensor([4.0] + 4 * [0.5 + whole(generator, 1, 3) / 1024])
-    tiny = torch.full((60,), 2.0 ** whole(generator, -7, -4))
+    small = 2.0 ** -whole(generator, 95, 106)
+    tiny = torch.full((48,), 2.0 ** whole(generator, -7, -4))
     return [
         Case("example", BY_HAND, (torch.tensor([4.0, 0.5, 0.5, 0.5]), 2)),
         Case("property", FITS, (torch.ones(whole(generator, 5, 16)), 4)),
@@ -220,6 +240,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("numbers", ALONE, (alone, 2)),
         Case("numbers", NEGATIVE, (negative, 2)),
         Case("numbers", CANCELLED, (cancelled, 2)),
+        Case("numbers", TINY, (small * torch.tensor([1.125, 0.75, 2.625]), 2)),
         Case("numbers", STUCK, (torch.cat([torch.ones(1), tiny]), 3)),
     ]
 

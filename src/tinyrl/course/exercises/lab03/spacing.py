@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Generator, Tensor
 
@@ -10,6 +12,7 @@ from tinyrl.course.exercises.lab03.numbers import (
     BIAS_NOT_A_POWER,
     NARROW,
     OTHERS,
+    WHOLE_POWER,
     bias,
     signs,
     smallest_normal,
@@ -44,6 +47,21 @@ def _frexp_exponent(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor
 def _log2(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     exponent = x.abs().log2().floor().clamp(min=1 - bias(exponent_bits))
     return 2.0 ** (exponent - mantissa_bits)
+
+
+def _natural_log(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    exponent = (x.double().abs().log() / math.log(2)).floor()
+    return 2.0 ** (exponent.clamp(min=1 - bias(exponent_bits)) - mantissa_bits)
+
+
+def _cut(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    exponent = x.double().abs().log2().trunc().clamp(min=1 - bias(exponent_bits))
+    return 2.0 ** (exponent - mantissa_bits)
+
+
+def _whole_power(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    _, exponent = torch.frexp(x.abs().clamp(min=smallest_normal(exponent_bits)))
+    return torch.tensor(2) ** (exponent - 1 - mantissa_bits)
 
 
 def _of_signed(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
@@ -184,12 +202,34 @@ MISTAKES: Mistakes = {
             "`torch.frexp` 能精确读出指数。",
         ),
     ),
+    "natural_log": (
+        _natural_log,
+        Words(
+            en="log x / log 2, or `math.log(x, 2)`, misses a whole number by a last digit "
+            "at some powers of two, 2^-29 for one, and `floor` then takes off 1. "
+            "`torch.frexp` reads the exponent exactly; so does `log2` in float64.",
+            zh="log x / log 2（或 `math.log(x, 2)`）在某些 2 的幂处（例如 2^-29）会差最后一"
+            "位，`floor` 之后就少了 1。`torch.frexp` 能精确读出指数，float64 的 `log2` 也"
+            "可以。",
+        ),
+    ),
+    "cut_towards_zero": (
+        _cut,
+        Words(
+            en="`int` and `trunc` cut towards 0. Below 1 the logarithm is negative, and "
+            "you round it up: use `floor`.",
+            zh="`int` 和 `trunc` 是向 0 截断的。小于 1 的数对数为负，你就把它向上取整了：应"
+            "当用 `floor`。",
+        ),
+    ),
+    "power_of_whole_numbers": (_whole_power, WHOLE_POWER),
 }
 
 BY_HAND = Words(en="FP16 at 1, 1.5, 3 and 1000", zh="FP16 在 1、1.5、3、1000 处")
 SIGN = Words(en="x and -x have the same gap", zh="x 与 -x 的间距相同")
 POWERS = Words(en="powers of two, and numbers between", zh="2 的幂以及它们之间的数")
 TINY = Words(en="below the smallest normal number, and 0", zh="小于最小规格化数，以及 0")
+EXACT = Words(en="powers of two from 2^-64 to 2^63", zh="2^-64 到 2^63 的 2 的幂")
 BELOW = Words(en="just below a power of two", zh="略小于 2 的幂")
 
 
@@ -203,6 +243,7 @@ def cases(generator: Generator) -> list[Case]:
         shares = torch.cat([torch.tensor([0.0, 0.3, 1.0]), spread(generator, 5, -3, 1)])
         return smallest_normal(E) * shares, E, M
 
+    exact = signs(generator, 128) * 2.0 ** torch.arange(-64, 64)
     below = 2.0 ** torch.tensor([2.0, whole(generator, 3, 6)]) * (1 - 2.0**-24)
     return [
         Case("example", BY_HAND, (torch.tensor([1.0, 1.5, 3.0, 1000.0]), 5, 10)),
@@ -214,6 +255,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("numbers", TINY, tiny(5, 10)),
         Case("numbers", TINY, tiny(8, 7)),
         Case("numbers", BELOW, (below, 5, 2)),
+        Case("numbers", EXACT, (exact, 8, 7)),
     ]
 
 

@@ -80,10 +80,11 @@ MISTAKES: Mistakes = {
     "minimum": (
         _min_subtracted,
         Words(
-            en="You subtract the minimum, so the largest logit still overflows. Subtract "
-            "the maximum: then every exponent is at most 0.",
-            zh="你减的是最小值，最大的 logit 仍会溢出。应当减最大值，这样所有指数都不超过 "
-            "0。",
+            en="You subtract a logit that is not the largest (the minimum, the first of "
+            "the row), so the largest still overflows. Subtract the maximum: then every "
+            "exponent is at most 0.",
+            zh="你减的不是最大的 logit（而是最小的，或者第一个），最大的仍会溢出。应当减最"
+            "大值，这样所有指数都不超过 0。",
         ),
     ),
     "centred": (
@@ -159,7 +160,10 @@ LARGE = Words(en="logits near 1000", zh="接近 1000 的 logit")
 LOW = Words(en="logits near -1000", zh="接近 -1000 的 logit")
 APART = Words(en="rows that lie far apart", zh="彼此相差很远的行")
 OUTLIER = Words(en="one logit far above the others", zh="一个远高于其他的 logit")
-GRADIENT = Words(en="the gradient", zh="梯度")
+GRADIENT = Words(
+    en="the same with gradients, one logit far above the others",
+    zh="要求梯度，有一个 logit 远高于其他",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -169,6 +173,9 @@ def cases(generator: Generator) -> list[Case]:
     example = torch.tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 4.0]]).log()
     offsets = torch.tensor([[0.0], [700.0], [-700.0]])
     outlier = logits(2, 5)
+    # Where a naive sum overflows: that can be hidden from the value, not from backward.
+    sloped = logits(3, 5)
+    sloped[2, 1] += 150
     far = torch.tensor([100.0, 300.0])  # from the lowest; from the mean of the row, too
     outlier[:, 2] = far + 2 * torch.rand(2, generator=generator)
     return [
@@ -177,7 +184,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", RANDOM, (logits(3, 5),)),
         Case("inputs", TOKENS, (logits(6, 4).view(2, 3, 4),)),
         Case("inputs", TOKENS, (logits(5, 4).view(1, 5, 4),)),
-        Case("gradient", GRADIENT, (logits(3, 5),)),
+        Case("gradient", GRADIENT, (sloped,)),
         Case("numbers", LOW, (logits(2, 5, -1000.0),)),
         Case("numbers", APART, (logits(3, 4) + offsets,)),
         Case("numbers", LARGE, (logits(2, 5, 1000.0),)),

@@ -71,6 +71,14 @@ def _codes(q: Tensor, k: Tensor, v: Tensor, levels: int) -> Tensor:
     return attend(q, (k / _own(k, levels)).round(), (v / _own(v, levels)).round())
 
 
+def _no_root(q: Tensor, k: Tensor, v: Tensor, levels: int) -> Tensor:
+    return reference(q * len(q) ** 0.5, k, v, levels)
+
+
+def _half_scale(x: Tensor, levels: int) -> Tensor:
+    return _own(x, levels).half().to(x.dtype)
+
+
 MISTAKES: Mistakes = {
     "not_quantised": (
         lambda q, k, v, levels: attend(q, k, v),
@@ -148,6 +156,29 @@ MISTAKES: Mistakes = {
             zh="你的 scale 小了一半，最大的数被截断了：正负两侧各有 levels 级。",
         ),
     ),
+    "scale_rounded": (
+        _by(_half_scale),
+        Words(
+            en="You round the scale to FP16. Engines may store it so; here it is exact.",
+            zh="你把 scale 舍入到了 FP16。有些引擎这样存储；这里的 scale 是精确的。",
+        ),
+    ),
+    "smallest_scale": (
+        _by(lambda x, levels: _own(x, levels).clamp(min=1e-2)),
+        Words(
+            en="Small vectors lose their digits: the smallest scale that you allow is "
+            "larger than theirs. No vector is all zeros, so none is needed.",
+            zh="数值很小的向量丢失了精度：你给 scale 设的下限比它们的还大。没有全零的向"
+            "量，不需要下限。",
+        ),
+    ),
+    "no_root": (
+        _no_root,
+        Words(
+            en="The scores are not divided by the root of D.",
+            zh="分数没有除以 D 的平方根。",
+        ),
+    ),
     "not_scaled_back": (
         _codes,
         Words(
@@ -161,6 +192,7 @@ BY_HAND = Words(en="two tokens, one level", zh="两个 token，只有一级")
 HELD = Words(en="a cache that holds its entries exactly", zh="能精确存下的 cache")
 INT4 = Words(en="seven levels, INT4", zh="七级，即 INT4")
 INT8 = Words(en="127 levels, INT8", zh="127 级，即 INT8")
+SMALL = Words(en="tiny keys, a huge query", zh="key 极小，query 极大")
 OUTLIER = Words(en="a token with large entries", zh="一个数值很大的 token")
 
 
@@ -173,7 +205,8 @@ def cases(generator: Generator) -> list[Case]:
         at = torch.randint(D, (tokens,), generator=generator)
         x = codes + part
         x[torch.arange(tokens), at] = top.to(x)
-        return x * 2.0 ** -torch.randint(2, 5, (tokens, 1), generator=generator)
+        step = 0.6 + 0.8 * torch.rand(tokens, 1, generator=generator)  # few digits won't do
+        return x * step * 2.0 ** -torch.randint(2, 5, (tokens, 1), generator=generator)
 
     def args(
         tokens: int, off: float = 0.4, levels: int = 7, D: int = 6
@@ -186,6 +219,8 @@ def cases(generator: Generator) -> list[Case]:
     q, k8, v8, levels = args(6)
     query, keys, values, most = args(5, levels=127, D=8)
     int8 = query / 8, keys, 4 * values, most
+    large, little, less, seven = args(5)
+    small = large * 2.0**30, little * 2.0**-30, less, seven
     k8[1], v8[1] = 16 * k8[1], 64 * v8[1]
     return [
         Case("example", BY_HAND, (torch.tensor([1.0, 0.0]), k, v, 1)),
@@ -193,6 +228,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", INT4, args(5)),
         Case("inputs", INT4, args(7)),
         Case("inputs", INT8, int8),
+        Case("numbers", SMALL, small),
         Case("numbers", OUTLIER, (q / 16, k8, v8, levels)),
     ]
 

@@ -201,7 +201,10 @@ BY_HAND = Words(
 )
 FIRST = Words(en="the first block: nothing has been summed", zh="第一块：还没有任何累加")
 ANY = Words(en="several queries, random scores", zh="多个 query，随机分数")
-FAR = Words(en="scores near 1000, above and below what was there", zh="接近 1000 的分数")
+FAR = Words(
+    en="a block of one key, scores near 1000, above and below what was there",
+    zh="只有一个 key 的一块，分数接近 1000",
+)
 APART = Words(
     en="scores 1000 above and below what was there", zh="比已有分数高 1000 或低 1000 的分数"
 )
@@ -213,8 +216,10 @@ def cases(generator: Generator) -> list[Case]:
         total = 1 + 3 * torch.rand(rows, generator=generator)
         return m, total, normal(generator, rows, 3) * total[:, None]
 
-    def block(rows: int, middle: float | Tensor = 0.0) -> tuple[Tensor, Tensor]:
-        keys = whole(generator, 3, 6)
+    def block(
+        rows: int, middle: float | Tensor = 0.0, *, one: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        keys = 1 if one else whole(generator, 3, 6)
         s = 2 * normal(generator, rows, keys)
         s[0, 0], s[-1] = 4.0, 0.1 * s[-1] - 4
         return middle + s, normal(generator, keys, 3)
@@ -229,7 +234,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("property", FIRST, (*empty, *block(3))),
         Case("inputs", ANY, (*state(3), *block(3))),
         Case("inputs", ANY, (*state(5), *block(5))),
-        Case("numbers", FAR, (*state(4, 1000.0), *block(4, 1000.0))),
+        Case("numbers", FAR, (*state(4, 1000.0), *block(4, 1000.0, one=True))),
         Case("numbers", APART, (*state(4, old), *block(4, new[:, None]))),
     ]
 

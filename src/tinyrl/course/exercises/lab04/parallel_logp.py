@@ -117,10 +117,11 @@ MISTAKES: Mistakes = {
     "one_maximum": (
         _anchored(lambda z, top: top.max()),
         Words(
-            en="You take one maximum for all tokens. A token whose logits lie far below it "
+            en="You subtract more than a token's own largest maximum (one for all tokens, "
+            "or one that is never below 0). A token whose logits lie far below it "
             "underflows to log 0: each token has its own.",
-            zh="你对所有 token 只取了一个最大值。logit 远低于它的 token 会下溢成 log 0：每"
-            "个 token 要用自己的。",
+            zh="你减去的数大于这个 token 自己的全局最大值（对所有 token 只取了一个，或者它"
+            "从不小于 0）。logit 远低于它的 token 会下溢成 log 0：每个 token 要用自己的。",
         ),
     ),
     "rescaled_to_rank_0": (
@@ -135,10 +136,12 @@ MISTAKES: Mistakes = {
     "rescaled_to_the_token": (
         _anchored(lambda z, top: z),
         Words(
-            en="You rescale to the logit of the sampled token. Where it is an unlikely "
-            "one, `exp` overflows: rescale to the largest maximum.",
-            zh="你以采样到的 token 的 logit 为基准缩放。它的概率很小时 `exp` 会溢出：应当以"
-            "全局最大值为基准。",
+            en="The logit of the sampled token goes into `exp`. Where the token is an "
+            "unlikely one, exp(top - z) overflows, and exp(z - top) is 0, whose log is "
+            "-inf: rescale the sums to the largest maximum and take their log from z.",
+            zh="你把采样到的 token 的 logit 放进了 `exp`。它的概率很小时，exp(top - z) 会溢"
+            "出，exp(z - top) 则为 0，取对数得 -inf：应当以全局最大值为基准缩放各个和，再"
+            "从 z 中减去它们的对数。",
         ),
     ),
     "plain_exp": (
@@ -180,7 +183,9 @@ def cases(generator: Generator) -> list[Case]:
         return logits[at, :, 0], top, total
 
     # One token lies low on all ranks; the others lie high on one, each on another.
+    # The ranks where they lie high have one large logit each, and so the smallest sums.
     apart = 1000 * torch.cat([-torch.ones(3, 1), torch.eye(3)], 1)[..., None]
+    apart = apart * torch.tensor([1.0, 1.0, 1.0, 1.0, 1.02])
     two = torch.tensor([[2.0], [4.0]]).log()
     example = torch.tensor([4.0]).log(), two, torch.full((2, 1), 2.0)
     return [

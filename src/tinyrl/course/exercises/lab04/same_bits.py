@@ -131,8 +131,9 @@ MISTAKES: Mistakes = {
     "sorted": (
         _sorted,
         Words(
-            en="You compare what numbers there are, not where they stand.",
-            zh="你只比较了有哪些数，没有比较它们的位置。",
+            en="You compare what numbers there are, or a sum over them, not where they "
+            "stand.",
+            zh="你只比较了有哪些数（或者它们的和），没有比较它们的位置。",
         ),
     ),
     "bfloat16": (
@@ -149,7 +150,10 @@ MISTAKES: Mistakes = {
 BY_HAND = Words(en="1 and the next number up", zh="1 与它后面的一个浮点数")
 SAME = Words(en="nothing has changed", zh="什么都没有变")
 ROWS = Words(en="some rows changed in a last bit, some more", zh="有些行的最后一位变了")
-ORDER = Words(en="two numbers of a row swapped", zh="一行里有两个数互换了位置")
+ORDER = Words(
+    en="two numbers of a row swapped, in another row bits that change both ways",
+    zh="一行里有两个数互换了位置，另一行里比特的变化有增有减",
+)
 NAN = Words(en="the same NaN on both sides", zh="两边是同一个 NaN")
 NANS = Words(
     en="NaNs that differ in a bit, in one row the sign",
@@ -177,6 +181,7 @@ def cases(generator: Generator) -> list[Case]:
     x = normal(generator, 3, 4)
     swapped, nan, zero, minus = x.clone(), x.clone(), x.clone(), x.clone()
     swapped[1, :2] = x[1, :2].flip(0)
+    swapped.view(torch.int32)[2, :2] ^= torch.tensor([1, -1], dtype=torch.int32)
     nan[1, 2], zero[2, 1], minus[2, 1] = torch.nan, 0.0, -0.0
     some, tiny = nan.clone(), 1e-30 * x
     some[0, 1] = torch.nan

@@ -52,6 +52,16 @@ def _mean_kept(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     return bf(bf(x * bf((mean + eps).rsqrt())) * gain)
 
 
+def _last_kept(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    mean = bf(bf(x * x).mean(-1, keepdim=True))
+    return bf(x * bf((mean + eps).rsqrt())) * gain
+
+
+def _divided(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    mean = bf(bf(x * x).mean(-1, keepdim=True))
+    return bf(bf(x / bf((mean + eps).sqrt())) * gain)
+
+
 def _scale_kept(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     mean = bf(bf(x * x).mean(-1, keepdim=True))
     return bf(bf(x * (mean + eps).rsqrt()) * gain)
@@ -141,6 +151,22 @@ MISTAKES: Mistakes = {
         Words(
             en="The scale 1 / sqrt(mean + eps) is not rounded before it multiplies x.",
             zh="缩放系数 1 / sqrt(mean + eps) 在乘 x 之前没有舍入。",
+        ),
+    ),
+    "last_kept": (
+        _last_kept,
+        Words(
+            en="The last product, with the gain, is not rounded.",
+            zh="最后一步乘 gain 的结果没有舍入。",
+        ),
+    ),
+    "divided": (
+        _divided,
+        Words(
+            en="You round the root and divide by it. The third result is the scale "
+            "1 / sqrt(mean + eps), rounded as a whole; x is multiplied by it.",
+            zh="你舍入了平方根，再用它去除。第三个结果是缩放系数 1 / sqrt(mean + eps)，整体"
+            "舍入一次，然后与 x 相乘。",
         ),
     ),
     "six_steps": (

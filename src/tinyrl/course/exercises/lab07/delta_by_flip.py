@@ -237,11 +237,8 @@ BY_HAND = Words(
     en="five tokens, two layers, two of the tokens flip",
     zh="五个 token、两层，其中两个 token 翻转",
 )
-ALIKE = Words(
-    en="every |delta| is the same, so flips explain nothing",
-    zh="所有 |delta| 都相同，翻转什么也解释不了",
-)
-DEEP = Words(en="three layers, each of which may flip", zh="三层，哪一层都可能翻转")
+ALIKE = Words(en="every |delta| is the same", zh="所有 |delta| 都相同")
+DEEP = Words(en="many layers, each of which may flip", zh="很多层，哪一层都可能翻转")
 FEW = Words(en="two flips in thousands of tokens", zh="几千个 token 里只有两次翻转")
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -275,13 +272,14 @@ def cases(generator: Generator) -> list[Case]:
     far = _draw(generator, (3, 10, 2))
     far[0][0, 0] -= 60  # a kept token
     far[1][1, 1] -= 60  # one that flips
+    layers = int(torch.randint(4, 7, (), generator=generator))
     long = _draw(generator, (2, 2000, 2))
     long[2][:, 4:] = False
     return [
         Case("example", BY_HAND, example),
         Case("property", ALIKE, (train, train + sign, either, mask)),
         Case("inputs", batch.RANDOM, _draw(generator, (3, 10, 2))),
-        Case("inputs", DEEP, _draw(generator, (5, 12, 3))),
+        Case("inputs", DEEP, _draw(generator, (5, 12, layers))),
         Case("padding", batch.NAN, _draw(generator, (3, 10, 2), "nan")),
         Case("padding", batch.INF, _draw(generator, (3, 10, 2), "inf")),
         Case("numbers", FEW, long),

@@ -6,7 +6,6 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab01.batch import LONG
 from tinyrl.course.exercises.lab07.routed import OUTSIDE, shuffled, two_choices
 from tinyrl.course.words import Words
 
@@ -150,6 +149,7 @@ BY_HAND = Words(
 REORDERED = Words(
     en="the same experts in another order: no flip", zh="专家相同、顺序不同：没有翻转"
 )
+MANY = Words(en="long responses, over 100 experts", zh="很长的回答，100 多个专家")
 ONE = Words(
     en="k = 1, and often both sides choose expert 0", zh="k = 1，而且两边常常都选 0 号专家"
 )
@@ -165,6 +165,7 @@ def cases(generator: Generator) -> list[Case]:
     same, _, mask = two_choices(generator, 3, 6)
     a, b, some = two_choices(generator, 4, 10)
     a[:, :2] = b[:, 1:3] = 0
+    x, y, long = two_choices(generator, 2, 2000)
     return [
         Case("example", BY_HAND, (ours, theirs, real)),
         Case("property", REORDERED, (same, shuffled(generator, same), mask)),
@@ -172,7 +173,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", RANDOM, two_choices(generator, 5, 12)),
         Case("inputs", ONE, (a[..., :1], b[..., :1], some)),
         Case("padding", OUTSIDE, two_choices(generator, 4, 10, "outside")),
-        Case("numbers", LONG, two_choices(generator, 2, 2000)),
+        Case("numbers", MANY, (17 * x, 17 * y, long)),  # as large models have
     ]
 
 

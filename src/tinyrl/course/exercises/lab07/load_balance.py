@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab01.batch import GRADIENT, NAN, RANDOM, mask_of
+from tinyrl.course.exercises.lab01.batch import NAN, RANDOM, mask_of
 from tinyrl.course.exercises.lab07 import routed
 from tinyrl.course.words import Words
 
@@ -177,8 +177,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You balance each response by itself and average. Asked for is the balance "
             "over all real tokens of the batch.",
-            zh="你对每条回答单独求均衡再平均。题目要的是整个 batch 所有真实 token 上的均衡"
-            "。",
+            zh="你对每条回答单独求均衡再平均。题目要的是整个 batch 真实 token 上的均衡。",
         ),
     ),
     "all_columns": (
@@ -236,24 +235,23 @@ BY_HAND = Words(
     en="three tokens, two experts, k = 1, probabilities 3/4 and 1/4",
     zh="三个 token、两个专家、k = 1，概率为 3/4 和 1/4",
 )
-EVEN = Words(
-    en="every expert has the same load: the loss is k", zh="每个专家负载相同：loss 等于 k"
-)
+EVEN = Words(en="every load is the same: the loss is k", zh="负载都相同：loss 等于 k")
+STEEP = Words(en="gradients; one logit far above others", zh="要求梯度，有些 logit 很大")
 SURE = Words(en="thousands of tokens, logits near 1000", zh="几千个 token，logits 上千")
 
 Inputs = tuple[Tensor, Tensor, int]
 
 
-def _draw(
-    generator: Generator, rows: int, columns: int, k: int, filler: float | None = None
-) -> Inputs:
+def _draw(generator: Generator, rows: int, columns: int, k: int, E: int = 6) -> Inputs:
     """Tokens that like some experts better, so that the load is uneven."""
     mask = mask_of(generator, rows, columns)
-    logits = routed.router_logits(generator, rows, columns, 6)
-    logits = logits + torch.tensor([1.2, 0.6, 0.0, 0.0, -0.4, -0.8])
-    if filler is not None:
-        logits = torch.where(mask[..., None], logits, filler)
+    logits = routed.router_logits(generator, rows, columns, E)
+    logits = logits + torch.linspace(1.2, -0.8, E)
     return logits, mask, k
+
+
+def _spoiled(logits: Tensor, mask: Tensor, k: int) -> Inputs:
+    return torch.where(mask[..., None], logits, torch.nan), mask, k
 
 
 def _even(generator: Generator) -> Tensor:
@@ -273,15 +271,17 @@ def cases(generator: Generator) -> list[Case]:
     every = _draw(generator, 2, 5, 6)
     every[0][:, 0] = 0.0  # a token as real as any other
     long, mask, _ = _draw(generator, 2, 2000, 2)
+    sloped = _spoiled(*_draw(generator, 3, 8, 2))
+    sloped[0][:, 0, 1] += 150  # exp overflows: hidden from a value, not from backward
     return [
         Case("example", BY_HAND, (small, real, 1)),
         Case("property", EVEN, (_even(generator), half, 2)),
         Case("property", routed.IDLE, (idle, some, k)),
         Case("property", routed.ALL, every),
         Case("inputs", RANDOM, _draw(generator, 3, 8, 2)),
-        Case("inputs", RANDOM, _draw(generator, 5, 10, 3)),
-        Case("padding", NAN, _draw(generator, 3, 8, 2, torch.nan)),
-        Case("gradient", GRADIENT, _draw(generator, 3, 8, 2, torch.nan)),
+        Case("inputs", RANDOM, _draw(generator, 5, 10, 3, E=9)),
+        Case("padding", NAN, _spoiled(*_draw(generator, 3, 8, 2))),
+        Case("gradient", STEEP, sloped),
         Case("numbers", SURE, (500 * long, mask, 2)),
     ]
 

@@ -8,7 +8,6 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab01.batch import LONG
 from tinyrl.course.exercises.lab07.routed import (
     EXPERTS,
     IDLE,
@@ -216,6 +215,7 @@ BY_HAND = Words(
 RANDOM = Words(
     en="random choices, other ones in the padding", zh="随机的选择，padding 里是别的选择"
 )
+MANY = Words(en="long responses, 128 experts", zh="很长的回答，128 个专家")
 
 Inputs = tuple[Tensor, Tensor, Tensor, int]
 
@@ -231,13 +231,14 @@ def cases(generator: Generator) -> list[Case]:
     real = torch.tensor([[True, True, True], [True, True, False]])
     a, b, mask, _ = _draw(generator, 3, 8)
     idle = (shuffled(generator, a), b, mask, EXPERTS + 1)
+    x, y, long, _ = _draw(generator, 2, 2000)
     return [
         Case("example", BY_HAND, (ours, theirs, real, 4)),
         Case("property", IDLE, idle),
         Case("inputs", RANDOM, _draw(generator, 3, 10)),
         Case("inputs", RANDOM, _draw(generator, 5, 12)),
         Case("padding", OUTSIDE, _draw(generator, 4, 10, "outside")),
-        Case("numbers", LONG, _draw(generator, 2, 2000)),
+        Case("numbers", MANY, (17 * x, 17 * y, long, 128)),
     ]
 
 

@@ -158,11 +158,11 @@ MISTAKES: Mistakes = {
     "divided": (
         _divided,
         Words(
-            en="Softmax over all experts, then divide by the sum of the replayed: where "
-            "the trainer finds them hopeless both underflow, and 0 / 0 is NaN. Gather "
-            "first, then softmax.",
-            zh="你先对全部专家取 softmax，再除以被重放部分之和：训练侧认为它们毫无可能时两"
-            "者都下溢，0 / 0 得 NaN。应当先取出 logits，再做 softmax。",
+            en="You divide shares (or exps) of the replayed experts by their sum: where "
+            "the trainer finds these experts hopeless both underflow, and 0 / 0 is NaN. "
+            "Gather their logits first, then take the softmax over them.",
+            zh="你用被重放专家的占比（或 exp）除以它们的和：训练侧认为这些专家毫无可能时两"
+            "者都下溢，0 / 0 得 NaN。应当先取出它们的 logits，再在其上做 softmax。",
         ),
     ),
     "detach": (
@@ -194,7 +194,10 @@ HOPELESS = Words(
     en="the trainer finds the replayed experts hopeless",
     zh="训练侧认为被重放的专家毫无可能",
 )
-GRADIENT = Words(en="the same with gradients", zh="要求梯度")
+GRADIENT = Words(
+    en="the same with gradients, on some tokens other experts near 1000",
+    zh="要求梯度，有些 token 上其他专家的 logit 接近 1000",
+)
 
 
 def cases(generator: Generator) -> list[Case]:
@@ -207,6 +210,8 @@ def cases(generator: Generator) -> list[Case]:
     rollout = torch.tensor([[1.75, 1.25, 0.5, -1.0], [1.25, 0.25, 0.75, -1.0]])
     same, _ = pair(6, 8)
     mine, theirs = pair(6, 8)
+    sloped, chosen = pair(8, 8)
+    sloped[:2] += 1000.0 * ~_top(chosen, 2)[:2]  # hidden from a value, not from backward
     return [
         Case("example", BY_HAND, (train, rollout, 2)),
         Case("property", AGREE, (same, same.clone(), 2)),
@@ -215,8 +220,8 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", APART, (*pair(8, 8), 2)),
         Case("inputs", APART, (*pair(12, 10), 3)),
         Case("inputs", MOST, (*pair(5, 8), 6)),
-        Case("gradient", GRADIENT, (*pair(8, 8), 2)),
-        Case("numbers", HOPELESS, (mine - 1000 * _top(theirs, 2), theirs, 2)),
+        Case("gradient", GRADIENT, (sloped, chosen, 2)),
+        Case("numbers", HOPELESS, (mine - 30_000 * _top(theirs, 2), theirs, 2)),
     ]
 
 

@@ -14,8 +14,8 @@ OUTSIDE = Words(
     en="the padding names experts that do not exist", zh="padding 里是不存在的专家编号"
 )
 LARGE = Words(
-    en="logits near 1000: exp of them overflows, in float64 too",
-    zh="1000 左右的 logits：exp 会溢出，float64 也不例外",
+    en="logits far from 0 and from other tokens': exp of them overflows, in float64 too",
+    zh="离 0 很远、各 token 之间也相差很远的 logits：exp 会溢出，float64 也不例外",
 )
 IDLE = Words(en="nobody chooses the last expert", zh="没有 token 选最后一个专家")
 ALL = Words(en="k = E: every expert is chosen", zh="k = E：每个专家都被选中")
@@ -49,13 +49,15 @@ def two_choices(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Experts `[rows, columns, 3]` by rollout and by trainer, and their mask `[B, T]`.
 
-    Every row holds tokens of each of five kinds: the same set, one expert changed, two
-    changed with the same sum of numbers, all changed, and the same set again. Orders are
-    free. Padding holds other choices, or what no expert is called.
+    Every row holds tokens of each of four kinds: the same set, one expert changed, two
+    changed with the same sum of numbers, all changed. Of a fifth there are some: two
+    changed with the same product of number + 1. Orders are free. Padding holds other
+    choices, or what no expert is called.
     """
     ids = torch.rand((rows, columns, EXPERTS), generator=generator).argsort(-1)
     rollout, one, three = ids[..., :3], ids[..., [0, 1, 3]], ids[..., 3:6]
     sums = torch.tensor([[0, 5, 7], [1, 4, 7]])
+    products = torch.tensor([[0, 5, 7], [1, 2, 7]])
     kind = torch.randint(5, (rows, columns), generator=generator)
     kind[:, :4] = torch.stack([torch.randperm(4, generator=generator) for _ in range(rows)])
     train = rollout.clone()
@@ -63,6 +65,7 @@ def two_choices(
         train = torch.where((kind == number)[..., None], choice, train)
     for at, side in enumerate((rollout, train)):
         side[kind == 2] = sums[at]
+        side[kind == 4] = products[at]
     mask = mask_of(generator, rows, columns)
     rollout, train = shuffled(generator, rollout), shuffled(generator, train)
     if padding == "outside":

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab01.batch import GRADIENT, NAN, RANDOM, mask_of
+from tinyrl.course.exercises.lab01.batch import NAN, RANDOM, mask_of
 from tinyrl.course.exercises.lab07.routed import router_logits
 from tinyrl.course.words import Words
 
@@ -193,9 +193,11 @@ MISTAKES: Mistakes = {
     "underflows": (
         _of(_underflows),
         Words(
-            en="log(softmax(x)): a probability that underflows to 0 has logarithm -inf. "
-            "`log_softmax` stays finite.",
-            zh="log(softmax(x))：下溢成 0 的概率取对数得 -inf。用 `log_softmax` 就不会。",
+            en="Your log probabilities are not finite: log(softmax(x)) is -inf where a "
+            "probability underflows, and log(sum(exp(x))) overflows unless each token's "
+            "own maximum is subtracted. `log_softmax` stays finite.",
+            zh="你的对数概率不是有限数：log(softmax(x)) 在概率下溢时得 -inf，log(sum(exp(x"
+            "))) 若不减去每个 token 自己的最大值就会溢出。用 `log_softmax` 就不会。",
         ),
     ),
 }
@@ -207,6 +209,10 @@ BY_HAND = Words(
 AGREE = Words(
     en="the same router but for a constant: the penalty is 0",
     zh="只差一个常数的同一个路由器：惩罚为 0",
+)
+STEEP = Words(
+    en="with gradients, NaN in the padding, some routers sure of themselves",
+    zh="要求梯度，padding 里是 NaN，有些路由器非常确定",
 )
 SURE = Words(en="routers that are sure of themselves", zh="非常确定的路由器")
 
@@ -235,13 +241,16 @@ def cases(generator: Generator) -> list[Case]:
     rollout = torch.tensor([[tilted, even], [even, even]]).log()
     real = torch.tensor([[True, True], [True, False]])
     same, _, mask = _draw(generator, 3, 8)
+    sloped, before, here = _draw(generator, 3, 8, filler=torch.nan)
+    sloped[:, 0] *= 200  # where probabilities underflow a value can be put right, its
+    before[:, 0] *= 200  # gradient can't
     return [
         Case("example", BY_HAND, (train, rollout, real)),
         Case("property", AGREE, (same, same + 0.5, mask)),
         Case("inputs", RANDOM, _draw(generator, 3, 8)),
         Case("inputs", RANDOM, _draw(generator, 5, 10)),
         Case("padding", NAN, _draw(generator, 3, 8, filler=torch.nan)),
-        Case("gradient", GRADIENT, _draw(generator, 3, 8, filler=torch.nan)),
+        Case("gradient", STEEP, (sloped, before, here)),
         Case("numbers", SURE, _draw(generator, 3, 8, scale=1000.0)),
     ]
 

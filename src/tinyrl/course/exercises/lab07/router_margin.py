@@ -160,7 +160,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("example", BY_HAND, (small, 2)),
         Case("property", TIE, (tie, 3)),
         Case("inputs", TOKENS, (router_logits(generator, 6, 8), 3)),
-        Case("inputs", TOKENS, (router_logits(generator, 9, 16), 4)),
+        Case("inputs", TOKENS, (3 * router_logits(generator, 9, 16), 4)),
         Case("inputs", FIRST, (router_logits(generator, 1, 6), 1)),
         Case("inputs", LAST, (router_logits(generator, 5, 6), 5)),
         Case("numbers", NEAR, (1000 + router_logits(generator, 6, 8) / 64, 3)),

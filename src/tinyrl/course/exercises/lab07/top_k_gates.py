@@ -33,6 +33,11 @@ def _unprotected(logits: Tensor, k: int) -> Tensor:
     return kept / kept.sum(-1, keepdim=True)
 
 
+def _one_maximum(logits: Tensor, k: int) -> Tensor:
+    kept = (logits - logits.max()).exp() * _chosen(logits, k)
+    return kept / kept.sum(-1, keepdim=True)
+
+
 def _sigmoid(logits: Tensor, k: int) -> Tensor:
     kept = logits.sigmoid() * _chosen(logits, k)
     return kept / kept.sum(-1, keepdim=True)
@@ -145,6 +150,15 @@ MISTAKES: Mistakes = {
             "inf / inf 得 NaN。`torch.softmax` 会先减去最大的 logit。",
         ),
     ),
+    "one_maximum": (
+        _one_maximum,
+        Words(
+            en="You subtract one maximum of all tokens. A token whose logits lie far below "
+            "it underflows to 0 / 0: each token has its own.",
+            zh="你对所有 token 只减了一个最大值。logit 远低于它的 token 会下溢成 0 / 0：每"
+            "个 token 要用自己的。",
+        ),
+    ),
     "detach": (
         lambda logits, k: reference(logits, k).detach(),
         Words(
@@ -158,19 +172,26 @@ MISTAKES: Mistakes = {
 
 BY_HAND = Words(en="two tokens, four experts, k = 2", zh="两个 token、四个专家、k = 2")
 ONE = Words(en="k = 1: a gate of 1", zh="k = 1：权重就是 1")
+NEAR = Words(en="logits that nearly tie", zh="几乎相等的 logits")
 GRADIENT = Words(en="the same with gradients", zh="要求梯度")
 
 
 def cases(generator: Generator) -> list[Case]:
+    near, large = (routed.router_logits(generator, 6, 8) for _ in range(2))
+    second, third = near.argsort(-1, descending=True)[:, 1:3].T
+    rows = torch.arange(6)
+    near[rows, third] = near[rows, second] - 1e-4
+    large[3:] -= 400.0 * ~_chosen(large, 2)[3:]  # far apart within a token as well
+    large += torch.tensor([1000.0, -1000.0, -30_000.0, 1000.0, -1000.0, 0.0])[:, None]
     small = torch.tensor([[2.0, 1.0, 0.5, -1.0], [-1.0, 0.25, -0.5, 0.0]])
     return [
         Case("example", BY_HAND, (small, 2)),
         Case("property", ONE, (routed.router_logits(generator, 6, 5), 1)),
         Case("property", routed.ALL, (routed.router_logits(generator, 6, 4), 4)),
-        Case("inputs", routed.TOKENS, (routed.router_logits(generator, 6, 8), 2)),
+        Case("inputs", NEAR, (near, 2)),
         Case("inputs", routed.TOKENS, (routed.router_logits(generator, 9, 16), 4)),
         Case("gradient", GRADIENT, (routed.router_logits(generator, 6, 8), 2)),
-        Case("numbers", routed.LARGE, (routed.router_logits(generator, 6, 8) + 1000, 2)),
+        Case("numbers", routed.LARGE, (large, 2)),
     ]
 
 

@@ -215,14 +215,11 @@ ALL_OUT = Words(en="every ratio is out of bounds", zh="所有比值都越界")
 
 def cases(generator: Generator) -> list[Case]:
     draw = losses.drawn
-    hand = losses.OLD + losses.DELTA, losses.OLD, losses.SIGNS, losses.MASK
-    same = draw(generator)
-    same = same._replace(logp_old=same.logp)
     out = draw(generator)
     out = out._replace(logp_old=torch.where(out.mask, out.logp - 1, out.logp))
     return [
-        Case("example", losses.BY_HAND, (*hand, 0.75, 1.5)),
-        Case("property", losses.AGREE, (*same, 0.8, 1.25)),
+        Case("example", losses.BY_HAND, (*losses.HAND, 0.75, 1.5)),
+        Case("property", losses.AGREE, (*losses.unmoved(generator), 0.8, 1.25)),
         Case("inputs", RANDOM, (*draw(generator), 0.8, 1.28)),
         Case("inputs", RANDOM, (*draw(generator, rows=6, columns=14), 0.85, 3.0)),
         Case("inputs", ALL_OUT, (*out, 0.5, 2.0)),

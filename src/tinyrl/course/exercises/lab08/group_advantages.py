@@ -217,8 +217,8 @@ BY_HAND = Words(
 BINARY = Words(en="right and wrong answers", zh="只有对与错")
 GRADED = Words(en="graded rewards", zh="分级的奖励")
 TWO = Words(
-    en="groups of two, some of rewards a thousandth apart",
-    zh="每组两条，有些奖励只差千分之一",
+    en="groups of two, some of rewards a thousandth apart, or 1e-9",
+    zh="每组两条，有些奖励只差千分之一，或 1e-9",
 )
 ALONE = Words(en="one success in a large group", zh="一大组里只有一条成功")
 EQUAL = Words(
@@ -235,6 +235,7 @@ def cases(generator: Generator) -> list[Case]:
     same = equal(generator, 3, 6)
     same[-6:] *= 2.0**-22  # near 1e-6, where the others' deviation lies
     two = [graded(generator, 3, 2), pass_or_fail(generator, 2, 2) / 1024]
+    two.append(pass_or_fail(generator, 1, 2) * 2.0**-30)
     return [
         Case("example", BY_HAND, (hand, 4, 1)),
         Case("property", TWO, (torch.cat(two), 2, 1)),

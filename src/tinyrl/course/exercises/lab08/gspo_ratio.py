@@ -247,6 +247,8 @@ FAR = Words(
 
 def cases(generator: Generator) -> list[Case]:
     new, _, mask = policies(generator)
+    moved, old, some = policies(generator, rows=4, columns=8, padding="nan")
+    less = torch.tensor([[0.6], [0.0]]).repeat(2, 1)  # ratios on both sides of 1
     zero = losses.drawn(generator)
     order = torch.randperm(2, generator=generator)
     apart = torch.tensor([[80.0, 0.0, 0.0], [-30.0, 0.0, 0.0]])[order]
@@ -265,7 +267,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", RANDOM, wide),
         Case("padding", NAN, policies(generator, padding="nan", spread=1.0)),
         Case("padding", INF, policies(generator, padding="inf", spread=1.0)),
-        Case("gradient", GRADIENT, policies(generator, rows=4, columns=8, padding="nan")),
+        Case("gradient", GRADIENT, (moved - less, old - 0.6 + less, some)),
         Case("numbers", losses.ONE, (one.logp, one.logp_old, one.mask)),
         Case("numbers", FAR, far),
         Case("numbers", LONG, long),

@@ -157,8 +157,8 @@ BINARY = Words(
 )
 GRADED = Words(en="graded rewards, some groups all alike", zh="分级的奖励，有些组全部相同")
 CLOSE = Words(
-    en="rewards that differ by the last bit of a float",
-    zh="奖励只差浮点数的最后一位",
+    en="rewards that differ by the last bit of a float, or by 1e-30",
+    zh="奖励只差浮点数的最后一位，或只差 1e-30",
 )
 EQUAL = Words(
     en="equal rewards whose mean is not exactly their value",
@@ -176,7 +176,8 @@ def cases(generator: Generator) -> list[Case]:
     hand = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0])
     right = 2 * pass_or_fail(generator, 7, 4).view(7, 4) - 1
     points = graded(generator, 6, 5).view(6, 5)
-    close = 0.5 + pass_or_fail(generator, 4, 3).view(4, 3) * 2.0**-24
+    few = pass_or_fail(generator, 5, 3).view(5, 3)
+    close = torch.cat([0.5 + few[:3] * 2.0**-24, few[3:] * 2.0**-100])
     return [
         Case("example", BY_HAND, (hand, 2)),
         Case("property", MIXED, (pass_or_fail(generator, 4, 6), 6)),

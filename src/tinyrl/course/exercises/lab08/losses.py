@@ -22,6 +22,10 @@ FAR = Words(
     zh="对数比值为 80 和 -80：其中一边认为这个 token 几乎不可能",
 )
 ONE = Words(en="responses of one token", zh="只有一个 token 的回答")
+NEAR = Words(
+    en="long responses, some ratios just inside or outside a border",
+    zh="很长的回答，有些比值紧贴边界的内侧或外侧",
+)
 INVERTED = Words(
     en="The ratio is upside down: new over old, exp(logp - logp_old).",
     zh="比值倒过来了：应当是新比旧，即 exp(logp - logp_old)。",
@@ -34,6 +38,11 @@ SIGN = Words(
 PADDED = Words(
     en="The padding still holds something. A token that is none has loss 0.",
     zh="padding 处还留着数。那里没有 token，损失应为 0。",
+)
+PADDING_LEFT = Words(
+    en="In the padding stands the loss of a ratio of 1. Clean it at the end, too: "
+    "`torch.where(mask, loss, 0.0)`.",
+    zh="padding 处留着比值为 1 时的损失。最后也要清理：`torch.where(mask, loss, 0.0)`。",
 )
 TIMES_MASK = Words(
     en="Multiplying by the mask does not remove NaN: NaN * 0 is NaN. Choose with "
@@ -67,6 +76,7 @@ OLD = torch.tensor([[-1.0, -1.0, -2.0], [-1.5, -3.0, 0.0]])
 DELTA = torch.tensor([[0.5, -0.5, 0.1], [0.5, -0.5, 0.0]])
 MASK = torch.tensor([[True, True, True], [True, True, False]])
 SIGNS = torch.tensor([1.0, -1.0])
+HAND = OLD + DELTA, OLD, SIGNS, MASK
 
 
 class Drawn(NamedTuple):
@@ -118,6 +128,12 @@ def drawn(
     return Drawn(new, old, A, mask)
 
 
+def unmoved(generator: Generator) -> Drawn:
+    """Both policies are the same."""
+    x = drawn(generator)
+    return x._replace(logp_old=x.logp)
+
+
 def advantages(generator: Generator, rows: int) -> Tensor:
     """`[rows]`, both signs in turn, sizes 0.3 to 2, shuffled."""
     size = uniform(generator, (rows,), 0.3, 2.0)
@@ -141,6 +157,14 @@ def one_token(generator: Generator) -> Drawn:
     x = drawn(generator, rows=4)
     A = torch.tensor([2.0, 0.4, 0.0, -0.7])[torch.randperm(4, generator=generator)]
     return x._replace(mask=x.mask & (x.mask.cumsum(1) == 1), advantages=A)
+
+
+def near(generator: Generator, low: float, high: float) -> Drawn:
+    """Long responses with ratios 3e-5 inside and outside each border."""
+    x = drawn(generator, low, high, columns=500)
+    borders = torch.tensor([[math.log1p(high)], [math.log1p(-low)]])
+    x.logp_old[:, 5:9] = x.logp[:, 5:9] - (borders + torch.tensor([3e-5, -3e-5])).flatten()
+    return x
 
 
 def divided(loss: Function) -> Function:

@@ -249,6 +249,10 @@ MISTAKES: Mistakes = {
         lambda *args: _of(_loss)(*args[:3], torch.ones_like(args[3]), *args[4:]),
         losses.PADDED,
     ),
+    "padding_left": (  # a ratio of 1 stands there
+        lambda *args: torch.where(args[3], reference(*args), -args[2][:, None]),
+        losses.PADDING_LEFT,
+    ),
     "times_mask": (lambda *args: _raw(*args) * args[3], losses.TIMES_MASK),
     "where_after": (
         lambda *args: torch.where(args[3], _raw(*args), 0.0),
@@ -264,14 +268,11 @@ SATURATED = Words(en="ratios above dual", zh="比值超过 dual")
 
 
 def cases(generator: Generator) -> list[Case]:
-    hand = losses.OLD + losses.DELTA, losses.OLD, losses.SIGNS, losses.MASK
-    same = losses.drawn(generator)
-    same = same._replace(logp_old=same.logp)
     narrow, usual, higher = (0.1, 0.2, 3.0), (0.2, 0.3, 2.5), (0.2, 0.28, 10.0)
     draw = losses.drawn
     return [
-        Case("example", losses.BY_HAND, (*hand, 0.2, 0.3, 3.0)),
-        Case("property", losses.AGREE, (*same, *usual)),
+        Case("example", losses.BY_HAND, (*losses.HAND, 0.2, 0.3, 3.0)),
+        Case("property", losses.AGREE, (*losses.unmoved(generator), *usual)),
         Case("inputs", RANDOM, (*draw(generator, 0.2, 0.3), *usual)),
         Case("inputs", WIDER, (*draw(generator, 0.2, 0.28, far=2.8), *higher)),
         Case("inputs", SATURATED, (*draw(generator, 0.1, 0.2, rows=6), *narrow)),

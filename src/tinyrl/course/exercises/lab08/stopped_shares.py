@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
-from tinyrl.course.exercises.lab01.batch import INF, LONG, NAN, RANDOM
+from tinyrl.course.exercises.lab01.batch import INF, NAN, RANDOM
 from tinyrl.course.exercises.lab08 import losses
 from tinyrl.course.exercises.lab08.losses import log_ratio
 from tinyrl.course.words import Words
@@ -259,17 +259,14 @@ def _one_each(generator: Generator) -> losses.Drawn:
 
 def cases(generator: Generator) -> list[Case]:
     draw = losses.drawn
-    hand = losses.OLD + losses.DELTA, losses.OLD, losses.SIGNS, losses.MASK
-    same = draw(generator)
-    same = same._replace(logp_old=same.logp)
     zero = draw(generator, 0.2, 0.28, rows=7)
     zero.advantages[[1, 4]] = 0.0
     good, bad = draw(generator, 0.2, 0.3), draw(generator, 0.1, 0.3)
     good = good._replace(advantages=good.advantages.abs())
     bad = bad._replace(advantages=-bad.advantages.abs())
     return [
-        Case("example", losses.BY_HAND, (*hand, 0.2, 0.3)),
-        Case("property", ANCHORED, (*same, 0.0, 0.0)),
+        Case("example", losses.BY_HAND, (*losses.HAND, 0.2, 0.3)),
+        Case("property", ANCHORED, (*losses.unmoved(generator), 0.0, 0.0)),
         Case("inputs", RANDOM, (*draw(generator, 0.2, 0.3), 0.2, 0.3)),
         Case("inputs", RANDOM, (*draw(generator, 0.3, 0.15, rows=6), 0.3, 0.15)),
         Case("inputs", ZERO, (*zero, 0.2, 0.28)),
@@ -278,7 +275,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("numbers", ALL_GOOD, (*good, 0.2, 0.3)),
         Case("numbers", ALL_BAD, (*bad, 0.1, 0.3)),
         Case("numbers", ONE_EACH, (*_one_each(generator), 0.1, 0.25)),
-        Case("numbers", LONG, (*draw(generator, 0.2, 0.3, columns=500), 0.2, 0.3)),
+        Case("numbers", losses.NEAR, (*losses.near(generator, 0.2, 0.3), 0.2, 0.3)),
     ]
 
 

@@ -198,12 +198,17 @@ def cases(generator: Generator) -> list[Case]:
         upper: float,
         padding: batch.Padding = "finite",
     ) -> tuple[Tensor, Tensor, float, float]:
-        """Each response begins below, on, within and above the bounds, in some order."""
+        """Each response begins below, on, within and above the bounds, in some order.
+
+        The last is only just below or above.
+        """
         rho, mask = weights(generator, rows, columns, padding)
         some = torch.tensor([lower * 0.7, lower, upper, upper * 1.4])
         for row in rho:
             row[:4] = some[torch.randperm(4, generator=generator)]
         mask = mask | (torch.arange(columns) < 4)
+        just = torch.tensor([lower * (1 - 2**-15), upper * (1 + 2**-15)])
+        rho[-1, :2] = just[torch.randperm(2, generator=generator)]
         rho[0, 4], mask[0, 4] = (lower + upper) / 2, True
         return rho, mask, lower, upper
 

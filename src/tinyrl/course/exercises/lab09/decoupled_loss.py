@@ -201,6 +201,9 @@ GREW = Words(
     en="tokens that the update has made e^22 times likelier",
     zh="更新之后概率变为 e^22 倍的 token",
 )
+ZERO = Words(
+    en="another clip and cap; one advantage is 0", zh="另一组裁剪和上界；有一个优势为 0"
+)
 CLIPS = Words(
     en="random tokens on both sides of clip and cap", zh="随机 token，裁剪和上界的两侧都有"
 )
@@ -232,13 +235,15 @@ def cases(generator: Generator) -> list[Case]:
     same[:, 3] = mu[:, 3] = 0.0  # a token of probability 1
     late, before, mu_2, signs, some, *bounds = drawn(3, 7, 0.2, 1.5)
     never = mu_2 - 95.0 * (torch.arange(7) == 1)
+    wide = drawn(4, 9, 0.3, 2.0)
+    wide[3][0] = 0.0  # advantages
     _, small, mu_3, good, there, *limits = drawn(4, 6, 0.2, 1.5)
     down = 25.0 * (torch.arange(6) == 2)
     return [
         Case("example", HAND, (new, old, roll, torch.tensor([1.0, -1.0]), real, 0.2, 1.5)),
         Case("property", FIRST, (same, same, mu, A, mask, eps, cap)),
         Case("inputs", CLIPS, drawn(3, 7, 0.2, 1.5)),
-        Case("inputs", CLIPS, drawn(4, 9, 0.3, 2.0)),
+        Case("inputs", ZERO, wide),
         Case("padding", batch.NAN, drawn(3, 8, 0.2, 1.5, "nan")),
         Case("gradient", batch.GRADIENT, drawn(4, 8, 0.2, 1.5, "nan")),
         Case("numbers", FAR, (late, before, never, signs, some, *bounds)),

@@ -223,6 +223,7 @@ def cases(generator: Generator) -> list[Case]:
     ones = torch.cat([1 + up, 1 - up])
     w, kept = some(3, 6)
     large, some_kept = some(5, 9)
+    large[0, 2] *= 300  # one weight outweighs all others
     tiny, few = some(4, 6)
     few &= torch.arange(6) == torch.tensor([[9], [0], [9], [9]])  # one token is kept
     return [

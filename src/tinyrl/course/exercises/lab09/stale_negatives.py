@@ -28,6 +28,15 @@ MISTAKES: Mistakes = {
             zh="你不分好坏都丢。A >= 0 的始终留下。",
         ),
     ),
+    "at_delta": (
+        lambda new, roll, A, mask, delta: (
+            mask & ~((A < 0)[:, None] & (rule.mean_behind(new, roll, mask) >= delta))
+        ),
+        Words(
+            en="A bad response whose mean is exactly delta was dropped. Above is above.",
+            zh="均值恰好等于 delta 的坏回答被丢掉了。要严格大于。",
+        ),
+    ),
     "all_negatives": (
         lambda new, roll, A, mask, delta: mask & (A >= 0)[:, None],
         Words(
@@ -140,7 +149,10 @@ HAND = Words(
     en="a bad response left behind, a good one left behind, a bad one still likely",
     zh="被甩在后面的坏回答、被甩在后面的好回答、仍然可能的坏回答",
 )
-SAME = Words(en="the policy has not moved: nothing is dropped", zh="策略没有动：什么也不丢")
+SAME = Words(
+    en="the policy has not moved and delta is 0: nothing is dropped",
+    zh="策略没有动，delta 为 0：什么也不丢",
+)
 RANDOM = Words(
     en="bad and good responses, and one of advantage 0, on both sides of delta",
     zh="好坏回答和一条优势为 0 的，delta 两侧都有",
@@ -157,38 +169,39 @@ def cases(generator: Generator) -> list[Case]:
         """A response for each way in which a rule can differ, in some order."""
         kinds = [  # advantage, mean of log mu - log p_new in units of delta, tokens
             (-0.4, 1.2, 3),  # goes; stays if divided by columns
-            (-0.1, 1.8, 10),  # goes; its first half is near. Both A are above the mean A
+            (-1e-6, 1.8, 10),  # goes; its first half is near. Both A are above the mean A
             (-1.5, 0.75, 9),  # stays; its sum is above, its mean without zeros
             (-1.5, 0.75, 3),  # stays; goes if divided by 2
-            (-1.5, 0.88, 10),  # stays; exp - 1 of it is above a large delta
+            (-1.5, 0.999, 10),  # stays, only just; exp - 1 of it is above delta
             (-1.5, -1.7, 8),  # stays: likelier now, but for its last token
             (-1.5, 0.0, 10),  # stays, with large deltas of both signs
             (0.5, 1.7, 7),  # stays: good
             (0.5, -1.6, 8),
             (0.0, 1.9, 6),  # stays
+            (-0.9, 1.001, 10),  # goes, only just
         ]
         A, mean, n = (torch.tensor(x)[:, None] for x in zip(*kinds, strict=True))
         mask = torch.arange(columns) < n
         moved = mask.clone()
         moved[2, 1:6:2] = False  # both sides agree there
-        d = batch.uniform(generator, (10, columns), -0.1, 0.1)
+        d = batch.uniform(generator, (len(A), columns), -0.1, 0.1)
         d[6, ::2] += 4
         d[6, 1::2] -= 4
         d[1, 5:] += 2.4
         d[4, :5] += 1
         d[5, 7] += 6
         if far:  # one token, made good by the others; a clamp would turn the rule round
-            at = 1 + batch.uniform(generator, (10, 1), 0.0, 1.0) * (n - 1)
+            at = 1 + batch.uniform(generator, (len(A), 1), 0.0, 1.0) * (n - 1)
             token = torch.arange(columns) == at.long()
             d = d + torch.where(mean > 1, far, -far) / delta * token
-        mean = mean * (1 + batch.uniform(generator, (10, 1), -0.02, 0.02))
+        mean = mean * (1 + batch.uniform(generator, (len(A), 1), -2e-4, 2e-4))
         left = mean * n - (d * moved).sum(1, keepdim=True)
         d = torch.where(moved, d + left / moved.sum(1, keepdim=True), 0.0) * delta
-        most = batch.uniform(generator, (10, columns), -5.0, -3.0)
+        most = batch.uniform(generator, (len(A), columns), -5.0, -3.0)
         most[2, 1] = 0.0  # of probability 1
         new, roll = most - d.clamp(min=0), most - d.clamp(max=0).abs()
-        A = A[:, 0] * batch.uniform(generator, (10,), 0.9, 1.1)
-        order = torch.randperm(10, generator=generator)
+        A = A[:, 0] * batch.uniform(generator, (len(A),), 0.9, 1.1)
+        order = torch.randperm(len(A), generator=generator)
         new, roll, A, mask = (x[order] for x in (new, roll, A, mask))
         sides = (batch.garbage(generator, x, mask, padding) for x in (new, roll))
         return (*sides, A, mask, delta)  # type: ignore[return-value]
@@ -197,12 +210,12 @@ def cases(generator: Generator) -> list[Case]:
     new = roll - torch.tensor([[0.5, 0.9], [0.5, 0.9], [0.3, -0.1]])
     real = torch.ones(3, 2, dtype=torch.bool)
     A = torch.tensor([-1.0, 1.0, -1.0])
-    same, _, signs, mask, delta = drawn(0.5)
+    same, _, signs, mask, _ = drawn(0.5)
     same[:, 1] = 0.0
     new_2, roll_2, A_2, some, far_2 = drawn(0.4, far=60.0)
     return [
         Case("example", HAND, (new, roll, A, real, 0.5)),
-        Case("property", SAME, (same, same, signs, mask, delta)),
+        Case("property", SAME, (same, same, signs, mask, 0.0)),
         Case("inputs", RANDOM, drawn(0.5)),
         Case("inputs", RANDOM, drawn(0.2, columns=12)),
         Case("padding", batch.NAN, drawn(0.5, "nan")),
@@ -244,4 +257,5 @@ EXERCISE = Exercise(
     points=(1, 1),
     minutes=7,
     boolean=("kept",),
+    exact=True,
 )

@@ -104,6 +104,12 @@ def _running(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
     return token, torch.where(mask, d.cumsum(1), 0.0).exp(), geometric
 
 
+def _spread_over_padding(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
+    token, product, geometric = reference(logp_train, logp_rollout, mask)
+    every = [x[:, :1].expand_as(x) for x in (product, geometric)]  # first tokens are real
+    return token, every[0], every[1]
+
+
 def _times_mask(logp_train: Tensor, logp_rollout: Tensor, mask: Tensor) -> Three:
     return _levels(((logp_train - logp_rollout) * mask).detach(), mask)
 
@@ -202,6 +208,14 @@ MISTAKES: Mistakes = {
             en="Padding has weight 0 here; asked for is 1, exp(0): a weight of 0 would "
             "say that a token was dropped.",
             zh="padding 处的权重成了 0，题目要求 1，即 exp(0)：权重 0 表示 token 被丢掉。",
+        ),
+    ),
+    "spread_over_padding": (
+        _spread_over_padding,
+        Words(
+            en="The weight of the response also stands in its padding. Asked for is 1 "
+            "there: choose with the mask.",
+            zh="padding 处也填了整条回答的权重。那里应为 1：请用 mask 选择。",
         ),
     ),
     "times_mask": (_times_mask, NAN_TIMES),

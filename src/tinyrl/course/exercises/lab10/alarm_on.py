@@ -248,7 +248,9 @@ MISTAKES: Mistakes = {
 HAND = Words(en="nine steps by hand", zh="九步，可手算")
 QUIET = Words(en="spikes, never enough of them in a row", zh="有尖峰，但从不连续够多次")
 RANDOM = Words(en="a random series", zh="随机序列")
-BORDER = Words(en="values on the bounds", zh="恰好落在阈值上的值")
+BORDER = Words(
+    en="values on the bounds, and next to them", zh="恰好落在阈值上的值，和紧挨阈值的值"
+)
 BELOW = Words(en="values and a bound below 0", zh="有小于 0 的值和阈值")
 ONE_BOUND = Words(en="`low` is `high`", zh="两个阈值相等")
 SHORT = Words(en="fewer steps than `patience`", zh="步数少于 `patience`")

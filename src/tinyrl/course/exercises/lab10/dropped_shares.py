@@ -188,7 +188,7 @@ HAND = Words(en="three responses by hand", zh="三条可手算的回答")
 NOTHING = Words(en="nothing is dropped", zh="什么也没有丢弃")
 RANDOM = Words(en="random weights, some of them 0", zh="随机权重，有些为 0")
 ALL = Words(en="everything is dropped", zh="全部被丢弃")
-SMALL = Words(en="weights down to 1e-30", zh="小到 1e-30 的权重")
+SMALL = Words(en="weights down to 1e-37", zh="小到 1e-37 的权重")
 
 
 def draw(
@@ -216,8 +216,10 @@ def cases(generator: Generator) -> list[Case]:
     real = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]]).bool()
     weight, mask = draw(generator, 4, 7)
     small, there = draw(generator, 5, 9)
-    tiny = 10 ** batch.uniform(generator, (5, 9), -30, -12)
+    tiny = 10 ** batch.uniform(generator, (5, 9), -36, -12)
+    tiny[:, 1] = 1e-37
     gone, left = draw(generator, 3, 8)
+    left[0, 1:] = False  # a response of one token
     return [
         Case("example", HAND, (hand, real)),
         Case("property", NOTHING, (torch.where(weight == 0, 0.3, weight), mask)),

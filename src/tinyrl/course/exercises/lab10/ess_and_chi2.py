@@ -212,6 +212,10 @@ FAR = Words(
     en="responses that the trainer finds impossible: exp(Delta) is 0, in float64 too",
     zh="训练侧认为不可能的回答：exp(Delta) 为 0，float64 也不例外",
 )
+NEVER = Words(
+    en="responses that the rollout finds impossible: exp(Delta) is inf, and so is chi2",
+    zh="采样侧认为不可能的回答：exp(Delta) 为 inf，chi2 也是",
+)
 ONE = Words(en="one response decides", zh="一条回答决定一切")
 ALONE = Words(
     en="one response, and both policies are the same", zh="一条回答，两个策略相同"
@@ -235,6 +239,7 @@ def cases(generator: Generator) -> list[Case]:
     train, rollout, real = batch.policies(generator, rows=5)
     train[2, 0] = -0.01
     rollout[2, 0] = -24.0 - torch.rand((), generator=generator)
+    likely, never, there = _far(generator)
     return [
         Case("example", batch.BY_HAND, (batch.TRAIN, batch.ROLLOUT, batch.MASK)),
         Case("property", ALONE, (same, same, mask)),
@@ -244,6 +249,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", ONE, (train, rollout, real)),
         Case("padding", batch.NAN, batch.policies(generator, padding="nan")),
         Case("numbers", FAR, _far(generator)),
+        Case("numbers", NEVER, (never, likely, there)),
     ]
 
 

@@ -27,7 +27,7 @@ def draw(
     return (*out, mask)
 
 
-def spread(ids: Tensor) -> Tensor:
+def spread(ids: Tensor, apart: int = 256) -> Tensor:
     """The ids of a small vocabulary as ids of a large one: above 50 000, where half
-    precision has steps of 32, and many of them multiples of 256 apart."""
-    return 50_000 + ids // 3 + 256 * (ids % 3)
+    precision has steps of 32, and many of them multiples of `apart` from each other."""
+    return 50_000 + ids // 3 + apart * (ids % 3)

@@ -17,7 +17,7 @@ ALIKE = Words(
     en="all rewards are equal, and so are all responses; their means are rounded",
     zh="奖励全部相等，回答也全部相同；平均值有舍入",
 )
-TINY = Words(en="summed deltas near 1e-4", zh="delta 之和在 1e-4 左右")
+TINY = Words(en="summed deltas near 1e-7", zh="delta 之和在 1e-7 左右")
 OFFSET = Words(en="rewards that differ little from 4096", zh="与 4096 相差很小的奖励")
 OUTLIER = Words(
     en="one response with a very large ratio, one with a very small one",

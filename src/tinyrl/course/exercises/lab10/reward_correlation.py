@@ -281,7 +281,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", rated.OUTLIER, (p, q, far, there)),
         Case("padding", batch.NAN, case(real(5), padding="nan")),
         Case("numbers", rated.OFFSET, case(4096 + rated.coins(generator, 9))),
-        Case("numbers", rated.TINY, (small / 1e4, other / 1e4, tiny, real_ones)),
+        Case("numbers", rated.TINY, (small / 1e7, other / 1e7, tiny, real_ones)),
         Case("numbers", rated.ALIKE, rated.alike(generator)),
     ]
 

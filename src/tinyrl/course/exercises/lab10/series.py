@@ -24,11 +24,13 @@ def quiet(generator: Generator) -> Tensor:
 
 
 def at_bounds(generator: Generator) -> Tensor:
-    """Values on the bounds 2 and 1."""
+    """Values on the bounds 2 and 1, and next to them."""
     x = drawn(generator, 60, 2.0, 1.0)
     lot = torch.rand(60, generator=generator)
     x = torch.where(lot < 0.2, 2.0, torch.where(lot > 0.85, 1.0, x))
     x[10:14] = torch.tensor([4.0, 4.0, 1.0, 1.5])  # 1.0 does not end it
+    just = 2.0**-22  # a step of float32 at 2
+    x[19:24] = torch.tensor([0.5, 2 + just, 2 + just, 1.5, 1 - just])
     return x
 
 

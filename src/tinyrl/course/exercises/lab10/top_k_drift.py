@@ -276,13 +276,14 @@ def cases(generator: Generator) -> list[Case]:
     down = -20.0 - 7 * torch.randint(2, ids.shape, generator=generator)
     lift = torch.where(_stays(ids, other), 0.0, down)
     a4, p4, b4, q4, m4 = draw(generator, 4, 8, 4, 12)
+    a3, p3, b3, q3, m3 = draw(generator, 4, 7, 3, 9, padding=True)
     return [
         Case("example", HAND, (ids_r, p.log(), ids_t, q.log(), real)),
         Case("property", SHUFFLED, same),
         Case("inputs", RANDOM, draw(generator, 3, 6, 3, 8)),
         Case("inputs", LARGE, (spread(a4), p4, spread(b4), q4, m4)),
         Case("inputs", SINGLE, draw(generator, 3, 7, 1, 5)),
-        Case("padding", STALE, draw(generator, 4, 7, 3, 9, padding=True)),
+        Case("padding", STALE, (spread(a3, 2**16), p3, spread(b3, 2**16), q3, m3)),
         Case("numbers", TINY, (ids, wide + lift, other, theirs, there)),
     ]
 
