@@ -16,8 +16,9 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from tinyrl.course import build, notebooks
-from tinyrl.course.build import RELEASED, BuildError
+from tinyrl.course import build, notebooks, sources
+from tinyrl.course.build import RELEASED
+from tinyrl.course.sources import BuildError
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,7 +101,7 @@ def command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def lesson(text: str) -> NotebookNode:
     nb = jupytext.reads(text, fmt="py:percent")
-    return build.canonical(nb, "00_a")
+    return sources.canonical(nb, "00_a")
 
 
 def test_this_repository_is_what_its_sources_generate() -> None:
@@ -162,7 +163,7 @@ def test_ids_are_chosen_or_follow_the_cell_and_an_edit_leaves_the_others_alone()
     assert after[1:] == before[1:]
     more = [cell.id for cell in lesson("# %%\nnew = 1\n\n" + LESSON).cells]
     assert more[1:] == before
-    tiny = build.canonical(jupytext.reads(LAB, fmt="py:percent"), "lab99_tiny")
+    tiny = sources.canonical(jupytext.reads(LAB, fmt="py:percent"), "lab99_tiny")
     assert [c.id for c in tiny.cells if "nbgrader" in c.metadata] == [
         *("intro", "double", "double_test")
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jupytext
 
-from tinyrl.course import build, notebooks
+from tinyrl.course import notebooks, sources
 from tinyrl.course.citations import CITATION
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 def cell(text: str) -> str:
     """The only cell of a notebook, as it is built."""
-    return str(build.canonical(jupytext.reads(text, fmt="py:percent"), "x").cells[0].source)
+    return str(
+        sources.canonical(jupytext.reads(text, fmt="py:percent"), "x").cells[0].source
+    )
 
 
 def test_citations_in_text_become_links_and_nothing_else_changes() -> None:

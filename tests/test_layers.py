@@ -14,7 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 
-from tinyrl.course.build import parse
+from tinyrl.course.sources import parse
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src/tinyrl"

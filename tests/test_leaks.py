@@ -23,8 +23,9 @@ from nbformat import NotebookNode
 from tornado.web import HTTPError
 
 from tinyrl.course import notebooks
-from tinyrl.course.build import RELEASED, parse
+from tinyrl.course.build import RELEASED
 from tinyrl.course.preprocessors import HideSecrets, split_lines
+from tinyrl.course.sources import parse
 
 ROOT = Path(__file__).parents[1]
 CANARY = "TINYRL-" + "CANARY-"

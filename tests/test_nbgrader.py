@@ -20,7 +20,7 @@ import pytest
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.validator import Validator
 
-from tinyrl.course import build, grading, labcheck, labs, notebooks
+from tinyrl.course import build, grading, labcheck, labs, notebooks, sources
 from tinyrl.course.exercises import LABS
 from tinyrl.course.notebooks import grade_id, is_test, role
 from tinyrl.course.remote import Process
@@ -197,7 +197,9 @@ def answered(name: str, folder: Path) -> Path:
     """The solution as a learner's file."""
     folder.mkdir()
     path = folder / f"{name}.ipynb"
-    path.write_text(build.dumps(build.parse(ROOT / "solutions" / f"{name}.py")), "utf-8")
+    path.write_text(
+        sources.dumps(sources.parse(ROOT / "solutions" / f"{name}.py")), "utf-8"
+    )
     return path
 
 

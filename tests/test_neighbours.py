@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import jupytext
 
-from tinyrl.course import build
+from tinyrl.course import build, sources
 
 
 def test_lessons_link_to_those_before_and_after_them() -> None:
     page = "# %% [markdown]\n# # {}\n\n# %%\n# no heading\n"
     names = {"00_a": "A", "01_b": "B, too", "07_c": "C", "atlas": "Atlas"}
     lessons = {
-        name: build.canonical(jupytext.reads(page.format(title), fmt="py:percent"), name)
+        name: sources.canonical(jupytext.reads(page.format(title), fmt="py:percent"), name)
         for name, title in names.items()
     }
     linked = build.with_neighbours(lessons)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tinyrl.course import syllabus as syllabus_module
-from tinyrl.course.build import parse
 from tinyrl.course.exercises import LABS
+from tinyrl.course.sources import parse
 from tinyrl.course.syllabus import Entry, Syllabus, SyllabusError, find, load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -176,7 +176,6 @@ course:
   - {notebook: a, title: A, zh: 甲, lesson: the first, sections: [1], groups: [I]}
 sections:
   - {section: 1, title: T, points: [{key: s01.x, point: p, cells: [CELL], STATUS}]}
-question_files_open_with: the first
 still_open: {}
 questions: []
 """

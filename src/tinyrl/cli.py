@@ -14,6 +14,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 labs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(labs, name="lab", help="Check and repair your copy of a lab.")
 
+exports = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(exports, name="export", help="Take the interview's questions elsewhere.")
+
 Lab = Annotated[
     Path,
     typer.Argument(metavar="LAB", help="A lab's name or number, its notebook or folder."),
@@ -140,6 +143,71 @@ def explain(
     from .explain import command
 
     raise typer.Exit(command.run(framework, flags or [], tokens, language()))
+
+
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="I..VIII", help="Only these groups of questions."),
+]
+Lang = Annotated[
+    str | None,
+    typer.Option(metavar="en|zh", help="Language; TINYRL_LANG sets it for good."),
+]
+
+
+@app.command()
+def drill(
+    group: Groups = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Only open, choice or numeric cards."),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="At most so many cards.")] = 10,
+    lang: Lang = None,
+) -> None:
+    """Drill the interview: the cards that are due first, then new ones.
+
+    Open questions are answered aloud, against a clock, and rated against their rubric.
+    """
+    import random
+
+    from .course import drill
+    from .course.asked import groups, kinds, speak
+
+    speak(lang)
+    raise typer.Exit(drill.run(groups(group), kinds(kind), count, random.Random()))
+
+
+@app.command()
+def mock(
+    minutes: Annotated[
+        float, typer.Option(min=4, max=180, help="How long the interview takes.")
+    ] = 45,
+    lang: Lang = None,
+) -> None:
+    """A mock interview: open, numeric and debugging questions, then a report."""
+    import random
+
+    from .course import mock
+    from .course.asked import speak
+
+    speak(lang)
+    raise typer.Exit(mock.run(minutes, random.Random()))
+
+
+@exports.command("anki")
+def export_anki(
+    deck: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The deck to write, *.apkg.")
+    ] = Path("tinyrl.apkg"),
+    lang: Lang = None,
+) -> None:
+    """The 70 questions as an Anki deck, with pictures."""
+    from .course import anki
+    from .course.asked import speak
+
+    speak(lang)
+    raise typer.Exit(anki.run(deck))
 
 
 def main() -> None:

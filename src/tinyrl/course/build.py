@@ -5,92 +5,36 @@ only place where a lab is written, becomes `solutions/labNN_name/labNN_name.ipyn
 git), nbgrader's `generate_assignment` makes the student's version of it, and that is
 written twice: to `labs/`, where learners answer, and to `src/tinyrl/course/released/`, the
 untouched copy by which `lab doctor` repairs and `lab check` knows the tests.
+`questions/*.md` together become `src/tinyrl/course/bank.json`.
 
-The same sources always give the same bytes. A cell's id is its nbgrader `grade_id`, or an
-`id="..."` in its header, or comes from its own text: editing one cell leaves the ids of
-the others alone. Usage: `python -m tinyrl.course.build [--check]` at the root of a clone.
+Usage: `python -m tinyrl.course.build [--check]` at the root of a clone.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import logging
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jupytext  # type: ignore[import-untyped]
 import nbformat
 from nbformat import NotebookNode
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from tinyrl.course import notebooks
-from tinyrl.course.citations import linked_markdown
+from tinyrl.course import notebooks, question_files
+from tinyrl.course.questions import Question
+from tinyrl.course.sources import BuildError, canonical, digest, dumps, parse, stamped
+from tinyrl.course.syllabus import SyllabusError
 
 CONFIG = "nbgrader_config.py"
 RELEASED = Path("src/tinyrl/course/released")
-KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-
-
-class BuildError(Exception):
-    """A source that does not build: which one, and why."""
-
-
-def parse(source: Path) -> NotebookNode:
-    """Read a py:percent source as a notebook in its canonical form."""
-    nb = jupytext.reads(source.read_text("utf-8"), fmt="py:percent")
-    return canonical(nb, source.stem)
-
-
-def canonical(nb: NotebookNode, name: str) -> NotebookNode:
-    """`nb` without outputs and volatile metadata, with ids that its cells alone decide.
-
-    Issues and papers that its text cites become links.
-    """
-    nb = notebooks.copy(nb)
-    nb.nbformat, nb.nbformat_minor = 4, 5
-    nb.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-    seen: Counter[str] = Counter()
-    for cell in nb.cells:
-        if cell.cell_type != "code":
-            cell.source = linked_markdown(cell.source)
-        cell.id = _cell_id(cell, name, seen)
-        cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own bookkeeping
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return nb
-
-
-def _cell_id(cell: NotebookNode, name: str, seen: Counter[str]) -> str:
-    """The cell's id; raises `BuildError` when a chosen one is used twice."""
-    grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-    if chosen := cell.metadata.pop("id", grade_id):
-        if seen[chosen]:
-            raise BuildError(f"{name}: two cells are called {chosen!r}")
-        seen[chosen] += 1
-        return str(chosen)
-    text = f"{name}\n{cell.cell_type}\n{cell.source}"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-    seen[digest] += 1
-    return digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
-
-
-def stamped(nb: NotebookNode) -> NotebookNode:
-    """With a digest of its cells, by which `write` knows a notebook that was worked on."""
-    nb.metadata["tinyrl"] = {"cells": _digest(nb)}
-    return nb
-
-
-def _digest(nb: NotebookNode) -> str:
-    text = "\0".join(f"{cell.cell_type}\0{cell.source}" for cell in nb.cells)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+BANK = Path("src/tinyrl/course/bank.json")
 
 
 def with_neighbours(lessons: dict[str, NotebookNode]) -> dict[str, NotebookNode]:
@@ -121,15 +65,6 @@ def _heading(nb: NotebookNode, default: str) -> str:
     return next((line[2:] for line in lines if line.startswith("# ")), default)
 
 
-def dumps(nb: NotebookNode) -> str:
-    """The notebook file's text; `BuildError` for a notebook that Jupyter would refuse."""
-    try:
-        nbformat.validate(nb)
-    except nbformat.ValidationError as error:
-        raise BuildError(f"not a valid notebook: {error}") from error
-    return notebooks.dumps(nb)
-
-
 def build(root: Path) -> dict[Path, str]:
     """Every generated file under `root`: relative path to text. Writes nothing."""
     lessons = {
@@ -147,7 +82,19 @@ def build(root: Path) -> dict[Path, str]:
         made[Path("solutions", name, f"{name}.ipynb")] = solutions[name]
         made[Path("labs", name, f"{name}.ipynb")] = text
         made[RELEASED / f"{name}.ipynb"] = text
+    if questions := _questions(root):
+        made[BANK] = question_files.dumps(questions)
     return made
+
+
+def _questions(root: Path) -> list[Question]:
+    """The interview bank; a clone without one, as tests make them, has no questions."""
+    if not (root / "questions").is_dir():
+        return []
+    try:
+        return question_files.bank(root)
+    except (question_files.QuestionError, SyllabusError) as error:
+        raise BuildError(str(error)) from error
 
 
 def release(solutions: dict[str, str], config_file: Path) -> dict[str, str]:
@@ -234,7 +181,7 @@ def differences(root: Path, made: dict[Path, str]) -> list[str]:
             line = _first_difference(there, text)
             found.append(f"{path}:{line}: not what its source gives")
     committed = [*(root / "notebooks").glob("*.ipynb"), *(root / RELEASED).rglob("*")]
-    committed += (root / "labs").rglob("*")
+    committed += [*(root / "labs").rglob("*"), root / BANK]
     files = [p for p in committed if p.is_file() and ".ipynb_checkpoints" not in p.parts]
     strays = {p.relative_to(root) for p in files} - made.keys()
     return found + [f"{path}: no source generates it" for path in sorted(strays)]
@@ -279,7 +226,7 @@ def holds_work(root: Path, path: Path) -> bool:
     except Exception:  # no notebook at all
         return False
     stamp = nb.metadata.get("tinyrl", {}).get("cells")
-    return stamp is not None and stamp != _digest(nb)
+    return stamp is not None and stamp != digest(nb)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from . import build
+from . import sources
 from .notebooks import BadNotebook, read
 from .printing import console
 
@@ -98,8 +98,8 @@ def load(path: Path) -> NotebookNode:
     if path.suffix not in (".ipynb", ".py"):
         raise CannotRun(f"{path}: a notebook's name ends in .ipynb or .py")
     try:
-        notebook = read(path) if path.suffix == ".ipynb" else build.parse(path)
-    except (BadNotebook, build.BuildError) as error:
+        notebook = read(path) if path.suffix == ".ipynb" else sources.parse(path)
+    except (BadNotebook, sources.BuildError) as error:
         raise CannotRun(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise CannotRun(f"{path} cannot be read: {error}") from error

@@ -1,22 +1,17 @@
-"""What the learner has done: one JSON line for each check, hint, solution and prediction.
+"""What the learner has done: one entry for each check, hint, solution and prediction.
 
-The lines are only ever appended, in the user's own state folder, or in the folder that
-TINYRL_HOME names. Nothing is sent anywhere, and grading needs none of it: a folder that
-cannot be written costs nothing but the record.
+Grading needs none of it: a folder that cannot be written costs nothing but the record.
 """
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from platformdirs import user_state_path
-
+from tinyrl.course import journal
 from tinyrl.course.words import Words
 
 Event = Literal["blank", "wrong", "right", "hint", "solution", "predicted"]
@@ -34,63 +29,29 @@ class Record:
     choice: str | None = None  # what was predicted
 
 
-_unsaved: dict[Path, list[Record]] = {}  # what could not be written, for this process
-
-
 def path() -> Path:
     """The file of records."""
-    home = os.environ.get("TINYRL_HOME")
-    # `expanduser` leaves the name of an unknown user as it is; `Path`'s own raises
-    folder = Path(os.path.expanduser(home)) if home else user_state_path("tinyrl")
-    return folder / "progress.jsonl"
+    return journal.folder() / "progress.jsonl"
 
 
 def remember(record: Record) -> Words | None:
     """Append a record; where that fails, return what to tell the learner.
 
-    One write of one line, so that two notebooks can record at once. The newline in front
-    ends a line that a crash has cut off. Nothing is recorded while nbgrader grades.
+    Nothing is recorded while nbgrader grades.
     """
     if "NBGRADER_EXECUTION" in os.environ:
         return None
-    record = replace(record, at=time.time())
-    line = json.dumps({key: value for key, value in asdict(record).items() if value})
-    try:
-        path().parent.mkdir(parents=True, exist_ok=True)
-        _append(f"\n{line}\n".encode())
-    except OSError as error:
-        _unsaved.setdefault(path(), []).append(record)
-        return Words(
-            en=f"Your progress is not saved: {path()} cannot be written "
-            f"({error.strerror}). Set TINYRL_HOME to a folder of yours.",
-            zh=f"进度没有保存：无法写入 {path()}（{error.strerror}）。"
-            "请把 TINYRL_HOME 设为一个可写的文件夹。",
-        )
-    return None
-
-
-def _append(line: bytes) -> None:
-    file = os.open(path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        if os.write(file, line) < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    finally:
-        os.close(file)
+    fields = asdict(replace(record, at=time.time()))
+    return journal.append(path(), {key: value for key, value in fields.items() if value})
 
 
 def recall() -> list[Record]:
-    """All records, oldest first; lines that are damaged or from elsewhere are skipped."""
-    try:
-        lines = path().read_text("utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    parsed = [_parsed(line) for line in lines if line]
-    return [*filter(None, parsed), *_unsaved.get(path(), [])]
+    """All records, oldest first; those that are damaged or from elsewhere are skipped."""
+    return [*filter(None, map(_parsed, journal.entries(path())))]
 
 
-def _parsed(line: str) -> Record | None:
+def _parsed(fields: dict[str, Any]) -> Record | None:
     try:
-        fields: dict[str, Any] = json.loads(line)
         return Record(
             event=fields["event"],
             exercise=str(fields["exercise"]),
@@ -99,7 +60,7 @@ def _parsed(line: str) -> Record | None:
             mistake=fields.get("mistake"),
             choice=fields.get("choice"),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
 
 

@@ -59,7 +59,6 @@ class Syllabus:
     lessons: tuple[Lesson, ...]
     sections: tuple[Part, ...]
     groups: tuple[Part, ...]
-    question_files_open_with: str
     still_open: dict[str, int]  # stated once, in syllabus.yml, and tested
 
     def entries(self) -> Iterator[Entry]:
@@ -103,7 +102,6 @@ def load(path: Path | None = None) -> Syllabus:
                 _part(item["group"], item["title"], item["questions"], "question")
                 for item in raw["questions"]
             ),
-            question_files_open_with=raw["question_files_open_with"],
             still_open=raw["still_open"],
         )
     except KeyError as error:

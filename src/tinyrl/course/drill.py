@@ -1,0 +1,81 @@
+"""`tinyrl drill`: the cards of the interview that are due, in a terminal."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from tinyrl.course import drilling, interview, reviews
+from tinyrl.course.drilling import Card, Kind
+from tinyrl.course.reviews import Review
+from tinyrl.course.terminal import Left, Terminal
+from tinyrl.course.words import Words
+
+BEGIN = Words(
+    en="{} due, {} new. Here are {}. Every answer is kept at once.",
+    zh="到期 {} 张，新卡 {} 张，这次 {} 张。每次作答都会立即保存。",
+)
+LEAVE = Words(en="q leaves at any time.", zh="随时可输入 q 退出。")
+NOTHING = Words(en="Nothing is due before {}.", zh="{} 之前没有到期的卡片。")
+KIND: dict[Kind, Words] = {
+    "open": Words(en="aloud", zh="口述"),
+    "choice": Words(en="choose", zh="选择"),
+    "numeric": Words(en="compute", zh="计算"),
+}
+DONE = Words(
+    en="{} answered, {:.0%} of the points. Next due: {}; new cards left: {}.",
+    zh="共回答 {} 题，得分 {:.0%}。下次到期：{}；剩余新卡 {} 张。",
+)
+
+
+def run(
+    groups: Sequence[str], kinds: Sequence[Kind], count: int, generator: random.Random
+) -> int:
+    """Ask up to `count` cards, those due first; the command's exit status."""
+    terminal = Terminal()
+    cards = {card.key: card for card in drilling.cards(groups, kinds)}
+    due = reviews.due_dates(reviews.recall())
+    waiting = reviews.queue([*cards], due, datetime.now(UTC))
+    if not waiting:
+        terminal.say(str(NOTHING).format(when(min(due[card] for card in cards))))
+        return 0
+    new = sum(card not in due for card in waiting)
+    chosen = [cards[key] for key in drilling.sitting(waiting, count)]
+    begun = str(BEGIN).format(len(waiting) - new, new, len(chosen))
+    terminal.say(f"{begun} {LEAVE}")
+    reached = []
+    try:
+        for i, card in enumerate(chosen, 1):
+            terminal.rule(f"{i}/{len(chosen)} · {card.group} · {KIND[card.kind]}")
+            reached.append(interview.ask(card, terminal, generator))
+            keep(card, reached[-1], terminal)
+            if i < len(chosen):
+                terminal.pause()
+    except Left:
+        pass
+    if reached:
+        terminal.say("")
+        terminal.say(summary(reached, cards))
+    return 0
+
+
+def summary(reached: Sequence[float], cards: Collection[str]) -> str:
+    """What a sitting came to, and when there is more, of all `cards` of its kind."""
+    due = reviews.due_dates(reviews.recall())
+    soonest = when(min(due[key] for key in cards if key in due))
+    new = sum(key not in due for key in cards)
+    return str(DONE).format(len(reached), sum(reached) / len(reached), soonest, new)
+
+
+def keep(card: Card, reached: float, terminal: Terminal) -> None:
+    """Put the answer on record, and say so where that fails."""
+    note = reviews.remember(Review(card.key, drilling.rating(reached), time.time()))
+    if note is not None:
+        terminal.say(note, style="yellow")
+
+
+def when(moment: datetime) -> str:
+    """A time of day here, for people."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"

@@ -1,0 +1,36 @@
+"""Debugging questions: each fault is known by its sign, and by no other's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tinyrl.course.cases import FAULTS, LABELS, Traces, case, traces
+from tinyrl.course.words import set_language
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_traces_of_a_fault_bear_its_sign_and_no_other(fault: str, seed: int) -> None:
+    found = traces(fault, random.Random(seed))
+    signs = [name for name, other in FAULTS.items() if other.sign(found)]
+    assert signs == [fault], found
+
+
+def test_a_case_offers_its_fault_among_others_anywhere() -> None:
+    generator = random.Random(1)
+    cases = [case(generator) for _ in range(12)]
+    for drawn in cases:
+        assert len(set(drawn.options)) == 4
+        assert FAULTS[drawn.options[drawn.right]].sign(drawn.traces)
+    assert {drawn.right for drawn in cases} == {0, 1, 2, 3}
+    assert cases[0] == case(random.Random(1))
+
+
+def test_traces_are_shown_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYRL_LANG", "en")
+    found = Traces(*[float(i) for i in range(len(LABELS))])
+    assert str(found).splitlines()[3] == "         3  K3"
+    set_language("zh")
+    assert "采样端" in str(found)

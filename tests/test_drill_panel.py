@@ -1,0 +1,119 @@
+"""The drill in a notebook: the same cards, judged and kept as in the terminal."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+import pytest
+
+from tinyrl.course import drilling, questions, reviews
+from tinyrl.course.drill_panel import DrillPanel
+from tinyrl.course.drills import DRILLS
+
+BANK = questions.load()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYRL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINYRL_LANG", "en")
+
+
+def shown(panel: DrillPanel) -> str:
+    """All the text on screen."""
+    parts = [w.value for w in walk(panel.widget) if isinstance(w, widgets.HTML)]
+    return " ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", " ".join(parts)).split())
+
+
+def walk(widget: Any) -> Any:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from walk(child)
+
+
+def press(panel: DrillPanel, label: str) -> None:
+    found = [w for w in walk(panel.widget) if isinstance(w, widgets.Button)]
+    (button,) = [w for w in found if w.description == label]
+    button.click()
+
+
+def test_an_open_question_hides_its_rubric_until_it_was_answered() -> None:
+    panel = DrillPanel(["IV"], ["open"], count=2)
+    text = BANK[panel.card.name].en
+    assert text.question in shown(panel)
+    assert not [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
+    press(panel, "I have answered: show the rubric")
+    ticks = [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
+    assert len(ticks) == len(text.rubric)
+    ticks[0].value = True
+    press(panel, "These I said: rate")
+    worth = text.rubric[0].weight / sum(point.weight for point in text.rubric)
+    assert f"{worth:.0%} of the points" in shown(panel)
+    (review,) = reviews.recall()
+    assert review.rating == drilling.rating(worth)
+    press(panel, "next card")
+    assert BANK[panel.card.name].en.question in shown(panel)
+
+
+def test_every_choice_is_judged_at_once() -> None:
+    for pick in range(4):
+        panel = DrillPanel(["II"], ["choice"], 1, random.Random(pick))
+        text = BANK[panel.card.name].en
+        right = drilling.options(text, random.Random(pick)).right
+        key = panel.card.key
+        press(panel, "abcd"[pick])
+        assert ("Right." if pick == right else "No.") in shown(panel)
+        kept = [r.rating for r in reviews.recall() if r.card == key][-1]
+        assert kept == (drilling.EASY if pick == right else drilling.AGAIN)
+
+
+def test_a_number_that_cannot_be_read_costs_nothing() -> None:
+    panel = DrillPanel(["III"], ["numeric"], 1, random.Random(3))
+    answer = DRILLS[panel.card.name].draw(random.Random(3)).answer
+    (field,) = [w for w in walk(panel.widget) if isinstance(w, widgets.Text)]
+    field.value = "much"
+    press(panel, "check")
+    assert "That is no number" in shown(panel)
+    assert reviews.recall() == []
+    press(panel, "check")
+    assert reviews.recall() == []
+    field.value = f"{answer:.6g}"
+    assert "Right." in shown(panel)
+    assert "1 answered, 100% of the points" in shown(panel)
+    assert len(reviews.recall()) == 1
+
+
+def test_where_nothing_is_due_it_says_when() -> None:
+    for card in drilling.cards(["VIII"], ["choice"]):
+        reviews.remember(reviews.Review(card.key, drilling.EASY, 4e9))
+    assert "Nothing is due before 20" in shown(DrillPanel(["VIII"], ["choice"]))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"groups": "IV"}, "groups must be some of"),
+        ({"groups": ["IX"]}, "groups must be some of"),
+        ({"groups": []}, "groups must be some of"),
+        ({"kinds": ["essay"]}, "kinds must be some of"),
+        ({"count": 0}, "count must be a whole number"),
+        ({"count": 2.5}, "count must be a whole number"),
+        ({"count": True}, "count must be a whole number"),
+    ],
+)
+def test_bad_arguments_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DrillPanel(**given)
+
+
+def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYRL_LANG", "zh")
+    panel = DrillPanel(["I"], ["open"], 1)
+    assert BANK[panel.card.name].zh.question in shown(panel)
+    press(panel, "答完了，显示评分要点")
+    press(panel, "选好了，计分")
+    assert "得分 0%" in shown(panel)

@@ -1,0 +1,263 @@
+"""Cards of the drill, what an answer is worth; the drill and the mock as they are used."""
+
+from __future__ import annotations
+
+import math
+import os
+import pty
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from tinyrl import cli
+from tinyrl.course import drilling, mock, questions, reviews
+from tinyrl.course.drilling import AGAIN, EASY, GOOD, HARD, KINDS, cards, number, options
+from tinyrl.course.questions import GROUPS
+from tinyrl.course.terminal import broken
+from tinyrl.course.words import Words
+
+BANK = questions.load()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TINYRL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINYRL_LANG", "en")
+    return tmp_path / "home"
+
+
+def test_every_question_is_an_open_card_and_a_choice() -> None:
+    found = Counter(card.kind for card in cards())
+    assert found["open"] == found["choice"] == 70
+    assert len({card.key for card in cards()}) == len(cards())
+    assert {card.group for card in cards(["IV"])} == {"IV"}
+    assert {card.kind for card in cards(kinds=["numeric"])} == {"numeric"}
+    kinds = [card.kind for card in cards(["IV"])[:6]]
+    assert kinds == [*KINDS, *KINDS], "the kinds take turns"
+
+
+def test_no_sitting_holds_a_question_twice() -> None:
+    keys = [card.key for group in GROUPS for card in cards([group])]
+    for count in (1, 6, 20):
+        names = [key.partition(":")[2] for key in drilling.sitting(keys, count)]
+        assert len(names) == len(set(names)) == count
+    assert drilling.sitting(["open:a", "choice:a"], 5) == ["open:a"]
+    first = [card.name for card in cards(["I"]) if card.kind != "numeric"][:6]
+    assert len(set(first)) == 6, "the choice beside an open question is of another"
+
+
+def test_chinese_lines_are_broken_where_chinese_may_be() -> None:
+    text = (
+        "同一个模型跑在两个程序里，一个为速度而写，一个为梯度而写；规模放大差异，没有测试。"
+    )
+    lines = broken(f"- {text}", 30).split("  \n")
+    assert "".join(line.strip() for line in lines) == f"- {text}"
+    assert all(cell_len(line.strip("- ")) <= 32 for line in lines)
+    assert all(cell_len(line) > 24 for line in lines[:-1]), "no half lines"
+    assert not [line for line in lines if line.strip()[0] in "，；。"]
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert broken("plain words stay as they are", 5) == "plain words stay as they are"
+    assert "KV cache" in broken("把 KV cache 存成 FP8，每个数都会被舍入", 20).replace(
+        "  \n", ""
+    )
+
+
+def test_the_right_option_may_stand_anywhere() -> None:
+    generator = random.Random(0)
+    for question in BANK.values():
+        text = question.en
+        places = Counter()
+        for _ in range(40):
+            drawn = options(text, generator)
+            places[drawn.right] += 1
+            assert drawn.says[drawn.right] == text.sentence
+            assert [bool(why) for why in drawn.why] == [
+                i != drawn.right for i in range(len(drawn.says))
+            ]
+            assert {*drawn.says} == {text.sentence, *(w.says for w in text.wrong)}
+        assert set(places) == set(range(1 + len(text.wrong)))
+
+
+def test_a_rubric_is_worth_what_its_points_weigh() -> None:
+    text = BANK["IV-04"].en
+    weights = [point.weight for point in text.rubric]
+    assert drilling.share(text, set()) == 0
+    assert drilling.share(text, set(range(len(weights)))) == 1
+    assert drilling.share(text, {0, 3}) == (weights[0] + weights[3]) / sum(weights)
+    known = {0: AGAIN, 0.39: AGAIN, 0.4: HARD, 0.69: HARD, 0.7: GOOD, 0.99: GOOD, 1: EASY}
+    assert {reached: drilling.rating(reached) for reached in known} == known
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("0.25", 0.25),
+        (" -3 ", -3),
+        ("−3", -3),
+        ("+.5", 0.5),
+        ("1/4", 0.25),
+        ("-1/8", -0.125),
+        ("25%", 0.25),
+        ("2^-7", 2**-7),
+        ("-2^-7", -(2**-7)),
+        ("2**10", 1024),
+        ("1e-3", 0.001),
+        ("3.2E+2", 320),
+        ("exp(-0.5)", math.exp(-0.5)),
+        ("22,026", 22026),
+        ("1,234,567", 1234567),
+        ("65 504", 65504),
+        ("1 / 4", 0.25),
+        ("0．5", 0.5),
+        ("１２", 12),
+        ("50％", 0.5),
+    ],
+)
+def test_a_number_may_be_written_in_any_usual_way(said: str, value: float) -> None:
+    assert number(said) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "x", "1/0", "1e999", "nan", "inf", "2^9999", "exp(9999)", "1,5", "--1", "1 + 1",
+     "__import__('os')", "9" * 5000 + "x", "0^-1", "exp(", "1//2", "1 9", "3 4/5"],
+)  # fmt: skip
+def test_anything_else_is_refused_in_words(said: str) -> None:
+    with pytest.raises(ValueError, match="no number"):
+        number(said)
+
+
+def tinyrl(*arguments: str, said: str = "") -> Result:
+    return CliRunner().invoke(cli.app, [*arguments], input=said)
+
+
+def test_a_drill_in_a_pipe_keeps_every_answer() -> None:
+    first, second, *_ = (card for card in cards(["IV"]) if card.kind == "open")
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrl.cli", "drill", "--group", "iv", "--kind", "open",
+         "--count", "2"],
+        input="\nx\n1 9\n1 2\n\n\n", capture_output=True, text=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Numbers from 1 to") == 2, "what it cannot read it asks again"
+    assert "0 due, 10 new. Here are 2." in done.stdout
+    assert "Wrong answers" not in done.stdout
+    found = reviews.recall()
+    assert [review.card for review in found] == [first.key, second.key]
+    weights = [point.weight for point in BANK[first.name].en.rubric]
+    worth = (weights[0] + weights[1]) / sum(weights)
+    assert [review.rating for review in found] == [drilling.rating(worth), AGAIN]
+    assert f"{worth:.0%} of the points" in done.stdout
+    assert "2 answered" in done.stdout
+
+
+def test_leaving_keeps_what_was_answered() -> None:
+    for end in ("q\n", ""):
+        done = tinyrl("drill", "--group", "V", "--kind", "choice", said=f"a\n{end}")
+        assert done.exit_code == 0
+    assert len(reviews.recall()) == 2
+    assert len({review.card for review in reviews.recall()}) == 2, "the new one comes next"
+
+
+def test_what_is_due_comes_before_what_is_new() -> None:
+    name = [card.key for card in cards(["V"]) if card.kind == "choice"][7]
+    long_ago = time.time() - 30 * 86400
+    reviews.remember(reviews.Review(name, AGAIN, long_ago))
+    done = tinyrl("drill", "--group", "V", said="q\n")
+    assert "1 due" in done.stdout
+    asked = BANK[name.partition(":")[2]].en.question
+    assert asked[:40] in " ".join(done.stdout.split())
+
+
+def test_nothing_due_says_when() -> None:
+    now = time.time()
+    for card in cards(["VIII"], ["open"]):
+        reviews.remember(reviews.Review(card.key, EASY, now))
+    done = tinyrl("drill", "--group", "VIII", "--kind", "open")
+    assert done.exit_code == 0
+    assert "Nothing is due before 20" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("drill", "--group", "IX"), "'IX' is none of I, II"),
+        (("drill", "--kind", "essay"), "'essay' is none of open, numeric, choice"),
+        (("drill", "--lang", "fr"), "'fr' is neither en nor zh"),
+        (("drill", "--count", "0"), "--count"),
+        (("mock", "--minutes", "1"), "--minutes"),
+        (("export", "anki", "no/such/folder/x.apkg"), "cannot be written"),
+    ],
+)
+def test_bad_requests_are_refused_in_a_line(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    done = tinyrl(*arguments)
+    assert done.exit_code in (1, 2)
+    assert message in " ".join(done.output.replace("│", " ").split())
+
+
+def test_in_a_terminal_the_clock_runs_and_a_kill_loses_no_answer() -> None:
+    """A real terminal: the countdown is shown, Enter ends it; then SIGKILL."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tinyrl.cli", "drill", "--group", "I", "--kind", "open"],
+        stdin=child, stdout=child, stderr=child, close_fds=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"},
+    )  # fmt: skip
+    os.close(child)
+    seen = wait_for(parent, "1:5")
+    assert "Say your answer aloud" in seen
+    os.write(parent, b"\n")
+    wait_for(parent, "Which of these")
+    os.write(parent, b"1\n")
+    wait_for(parent, "Enter for the next one")
+    os.write(parent, b"\n")
+    wait_for(parent, "2/8")
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    os.close(parent)
+    assert [review.card for review in reviews.recall()] == ["open:I-01"]
+
+
+def wait_for(terminal: int, text: str, seconds: float = 60) -> str:
+    seen, end = "", time.monotonic() + seconds
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], end - time.monotonic())
+        assert ready, f"no {text!r} in {seen!r}"
+        seen += os.read(terminal, 4096).decode("utf-8", "replace")
+    return seen
+
+
+def test_every_line_for_people_is_in_both_languages() -> None:
+    from tinyrl.course import anki, drill, drill_panel, interview, terminal
+
+    for module in (
+        drilling,
+        drill,
+        drill_panel,
+        interview,
+        mock,
+        terminal,
+        anki,
+        questions,
+    ):
+        for name, words in vars(module).items():
+            if isinstance(words, Words):
+                assert words.en != words.zh, f"{module.__name__}.{name}"
+                assert words.en.count("{") == words.zh.count("{"), name
+
+
+def test_groups_are_named() -> None:
+    assert GROUPS == ("I", "II", "III", "IV", "V", "VI", "VII", "VIII")

@@ -1,0 +1,91 @@
+"""The mock interview: its plan, its report, and the debugging question."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tinyrl.course import mock, questions, reviews
+from tinyrl.course.drilling import AGAIN
+
+BANK = questions.load()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYRL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINYRL_LANG", "en")
+
+
+def test_a_mock_fits_its_time_and_covers_the_groups() -> None:
+    for minutes in (4, 13, 45, 90):
+        chosen = mock.plan(minutes, random.Random(minutes))
+        spent = sum(mock.MINUTES["debugging" if c is None else c.kind] for c in chosen)
+        assert minutes - 4 < spent <= minutes
+    chosen = mock.plan(45, random.Random(0))
+    kinds = Counter("debugging" if card is None else card.kind for card in chosen)
+    assert kinds == {"open": 7, "numeric": 4, "debugging": 3}
+    groups = [card.group for card in chosen if card is not None and card.kind == "open"]
+    assert len(set(groups)) == 7, "no group twice before each came once"
+    assert chosen != mock.plan(45, random.Random(1))
+
+
+class Script:
+    """A terminal that answers from a list and keeps what it was shown."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.shown = [*answers], []
+
+    def say(self, text: object, style: str = "", indent: int = 0) -> None:
+        self.shown.append(str(text))
+
+    show = rule = say
+
+    def pause(self) -> None:
+        pass
+
+    def ask(self, prompt: object) -> str:
+        if not self.answers:
+            raise mock.Left
+        return self.answers.pop(0)
+
+    def spoken(self, seconds: int) -> float:
+        return 60.0
+
+
+def test_the_report_leads_back_to_what_went_badly(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script("", "0", "", "a")
+    monkeypatch.setattr(mock, "Terminal", lambda: script)
+    assert mock.run(13, random.Random(4)) == 0
+    text = "\n".join(script.shown)
+    card = mock.plan(13, random.Random(4))[0]
+    assert card is not None
+    section = BANK[card.name].sections[0]
+    assert f"notebooks/{section.notebook}.ipynb: {section.heading}" in text
+    assert BANK[card.name].en.answer in text, "at the end, not while the clock runs"
+    assert f"{card.group:>5}    0%" in text
+    assert reviews.recall()[0].rating == AGAIN
+
+
+def test_when_the_time_is_over_the_rest_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = iter([0.0, 0.0, 60 * 46.0])
+    script = Script("1 2 3")
+    monkeypatch.setattr(mock, "Terminal", lambda: script)
+    mock.run(45, random.Random(0), clock=lambda: next(ticks))
+    assert any(str(mock.TIME) in line for line in script.shown)
+    assert len(reviews.recall()) == 1
+
+
+def test_a_debugging_question_is_judged_by_what_was_injected() -> None:
+    from tinyrl.course.cases import FAULTS, case
+
+    drawn = case(random.Random(5))
+    for i, letter in enumerate("abcd"):
+        script = Script(letter)
+        assert mock.debug(script, random.Random(5)) == float(i == drawn.right)  # type: ignore[arg-type]
+        assert str(FAULTS[drawn.options[drawn.right]].why) in "\n".join(script.shown)
