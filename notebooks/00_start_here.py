@@ -382,8 +382,8 @@ claim(
 #
 # GRPO subtracts from each reward the mean of its group, so the advantages of a group sum
 # to zero. Before the first update the ratio of every token is 1, by construction, since
-# the trainer compares its logprobs with its own. The loss is then minus the mean
-# advantage: zero, whatever the sampler did.
+# the trainer compares its logprobs with its own. The loss, here a mean over responses, is
+# then minus the mean advantage: zero, whatever the sampler did.
 #
 # Next come three runs of thirty steps. In two the sampler runs on INT4 weights; one of
 # those takes the sampler's reported logprobs as the old ones, the other recomputes them in

@@ -78,7 +78,8 @@ print(f"reward    {reward[0]:.0f}, mean of {len(reward)}: {reward.mean():.2f}")
 # The **training stage** takes these arrays, runs its own forward pass over the same
 # tokens, and computes from it the *new* logprobs (with gradient), the *old* ones (of the
 # policy before the update), those of a reference policy if there is one, the loss, and the
-# update. The old logprobs ought to be the numbers that the rollout reported. Ought to.
+# update; then the new weights go back to the rollout, and the loop begins again. The
+# trainer's old logprobs ought to be the numbers that the rollout reported. Ought to.
 
 # %%
 shares = ["all of them", "about 60 %", "about 5 %", "none"]

@@ -593,7 +593,7 @@ reveal("08.lone", most[(share > 0.3) + (share > 0.8)])  # T = 1.5 was last
 #   average by B, the number of responses: verl#3741
 # - SAPO: arXiv 2511.20347; CISPO: arXiv 2506.13585, and its cap in ScaleRL: arXiv 2510.13786
 # - Which anchor: DPPO, arXiv 2602.04879; decoupled PPO, arXiv 2110.00641
-# - Old and new differ at step 0 with a learning rate of 0: verl#2996
+# - Old and new differ at step 0 with a learning rate of 0: RLinf#1534
 #
 # ## 中文小结
 #

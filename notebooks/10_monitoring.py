@@ -420,7 +420,7 @@ for name, engine, n in (("BF16", BF16, 32), ("INT4 weights", INT4, 32),
 #
 # ## Alarms while it trains
 #
-# `alarms.py` holds sixteen thresholds that others have published, each with its source.
+# `alarms.py` holds thresholds that others have published, each with its source.
 # Four runs of thirty steps start alike, on the healthy BF16 pair. At step 11 something
 # happens in three of them: new **weights no longer arrive** at the engine; the engine is
 # switched to **INT4**; somebody sets **top-p 0.9**, and the engine reports raw logprobs.
@@ -608,7 +608,7 @@ RunsPanel(policy, task, runs=compared, base=two["healthy"], seeds=2)
 #
 # ## Where to read on
 #
-# - Alarming numbers in real runs: verl#3597; old and new differ at step 0: verl#2996
+# - Alarming numbers in real runs: verl#3597; old and new differ at step 0: RLinf#1534
 # - A sequence ratio that masks everything: trl#4772; a ratio centred below 1: trl#6789
 # - Mismatch over training, FP16 against BF16: arXiv 2510.26788; with R3: arXiv 2510.11370
 # - K1, K2, K3: J. Schulman, "Approximating KL divergence", 2020; the bootstrap: Efron, 1979

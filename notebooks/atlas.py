@@ -203,9 +203,9 @@ for name in three[0]:
 
 # %% [markdown]
 # **Anchor** in real systems: verl's and OpenRLHF's bypass mode, slime's
-# `--use-rollout-logprobs`; [verl#2996](https://github.com/verl-project/verl/issues/2996)
-# shows old and new apart at step 0. Remedy: recompute, or a clip that is not centred on
-# another policy. It is the row to remember: it ends the INT4 run of notebook 01.
+# `--use-rollout-logprobs`; RLinf#1534 shows old and new apart at step 0, with a learning
+# rate of 0. Remedy: recompute, or a clip that is not centred on another policy. It is the
+# row to remember: it ends the INT4 run of notebook 01.
 # **Aggregation**: GRPO's mean over responses against DAPO's over tokens. Responses of
 # this task are nearly all of one length, so both are nearly one here; on responses of
 # unlike length they are not. Remedy: the same on both sides of a comparison.

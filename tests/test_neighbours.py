@@ -1,6 +1,8 @@
-"""Every lesson leads to the one before and the one after it."""
+"""Every lesson leads to the one before, the one after it, and the glossary."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import jupytext
 
@@ -16,12 +18,12 @@ def test_lessons_link_to_those_before_and_after_them() -> None:
     }
     linked = build.with_neighbours(lessons)
     ends = {name: nb.cells[-1].source for name, nb in linked.items()}
+    words = "[Glossary · 术语表](../docs/glossary.md)"
     assert ends == {
-        "00_a": "Next: [01, B, too](01_b.ipynb)",
-        "01_b": "Before: [00, A](00_a.ipynb) · Next: [07, C](07_c.ipynb)",
-        "07_c": "Before: [01, B, too](01_b.ipynb)",
-        "atlas": "# no heading",
+        "00_a": f"Next: [01, B, too](01_b.ipynb) · {words}",
+        "01_b": f"Before: [00, A](00_a.ipynb) · Next: [07, C](07_c.ipynb) · {words}",
+        "07_c": f"Before: [01, B, too](01_b.ipynb) · {words}",
+        "atlas": words,
     }
+    assert (Path(__file__).parents[1] / "docs" / "glossary.md").is_file()
     assert [len(nb.cells) for nb in lessons.values()] == [2] * 4, "the given ones stay"
-    first = build.with_neighbours({"00_a": lessons["00_a"]})["00_a"]
-    assert first.cells == lessons["00_a"].cells

@@ -165,7 +165,7 @@ def drill(
     count: Annotated[int, typer.Option(min=1, help="At most so many cards.")] = 10,
     lang: Lang = None,
 ) -> None:
-    """Drill the interview: the cards that are due first, then new ones.
+    """Drill the interview: cards that are due, then new ones.
 
     Open questions are answered aloud, against a clock, and rated against their rubric.
     """
@@ -185,7 +185,10 @@ def mock(
     ] = 45,
     lang: Lang = None,
 ) -> None:
-    """A mock interview: open, numeric and debugging questions, then a report."""
+    """A mock interview, then a report of what to read again.
+
+    Open questions, answered aloud, numeric ones, and faults to be found by their traces.
+    """
     import random
 
     from .course import mock

@@ -35,27 +35,27 @@ from tinyrl.course.syllabus import SyllabusError
 CONFIG = "nbgrader_config.py"
 RELEASED = Path("src/tinyrl/course/released")
 BANK = Path("src/tinyrl/course/bank.json")
+GLOSSARY = "[Glossary \u00b7 术语表](../docs/glossary.md)"
 
 
 def with_neighbours(lessons: dict[str, NotebookNode]) -> dict[str, NotebookNode]:
-    """The notebooks by name, numbered ones with links to those before and after at the end.
-
-    A notebook is called as its first heading says.
+    """The notebooks by name, each with a last line of links: the glossary, and for the
+    numbered ones those before and after, called as their first headings say.
     """
     numbered = sorted(name for name in lessons if name[:2].isdigit())
     links = {
         name: f"[{name[:2]}, {_heading(lessons[name], name[3:])}]({name}.ipynb)"
         for name in numbered
     }
-    linked = dict(lessons)
-    for i, name in enumerate(numbered):
+    linked = {}
+    for name, lesson in lessons.items():
+        i = numbered.index(name) if name in numbered else len(numbered) + 1
         ways = [f"Before: {links[n]}" for n in numbered[max(i - 1, 0) : i]]
         ways += [f"Next: {links[n]}" for n in numbered[i + 1 : i + 2]]
-        if ways:
-            nb = notebooks.copy(lessons[name])
-            cell = nbformat.v4.new_markdown_cell(" \u00b7 ".join(ways))  # type: ignore[no-untyped-call]
-            nb.cells.append(cell)
-            linked[name] = canonical(nb, name)
+        line = " \u00b7 ".join([*ways, GLOSSARY])
+        nb = notebooks.copy(lesson)
+        nb.cells.append(nbformat.v4.new_markdown_cell(line))  # type: ignore[no-untyped-call]
+        linked[name] = canonical(nb, name)
     return linked
 
 

@@ -34,6 +34,8 @@ ALOUD = Words(
     zh="进度条走完之前口头作答：两分钟。",
 )
 SAID = Words(en="Which of these did you say?", zh="你说到了哪几点？")
+YOURS = Words(en="You said", zh="你的答案")
+NARROW = {"width": "40px", "flex": "0 0 40px"}
 PLACE = Words(en="0.25, 1/4, 2^-7, exp(-0.5) ...", zh="0.25、1/4、2^-7、exp(-0.5) 等")
 BAR = """<style>
 @keyframes tinyrl-clock {{ from {{ width: 100% }} to {{ width: 0 }} }}
@@ -123,7 +125,7 @@ class DrillPanel:
                 return
             right, slip = task.right(said), task.slip(said)
             why = f"{slip.why}\n\n" if slip else ""
-            shown = _verdict(right) + html(f"{field.value}\n\n{why}{task.worked}")
+            shown = _verdict(right) + html(f"{YOURS}: {field.value}\n\n{why}{task.worked}")
             self._judged(float(right), asked, widgets.HTML(shown))
 
         button = _button(CHECK, answered)
@@ -135,11 +137,9 @@ class DrillPanel:
         asked = widgets.HTML(html(f"**{text.question}**"))
         rows = []
         for i, says in enumerate(options.says):
-            chosen = widgets.Button(
-                description=ascii_lowercase[i], layout={"width": "40px"}
-            )
+            chosen = widgets.Button(description=ascii_lowercase[i], layout=NARROW)
             chosen.on_click(lambda _, i=i: self._chosen(i, options, asked, question, text))
-            rows.append(widgets.HBox([chosen, widgets.HTML(html(says))]))
+            rows.append(_row(chosen, says))
         self._show(asked, *rows)
 
     def _chosen(
@@ -152,17 +152,14 @@ class DrillPanel:
 
     def _ask_open(self, question: Question, text: Text) -> None:
         begun = time.monotonic()
-        asked = widgets.HTML(html(f"**{text.question}**\n\n{ALOUD}"))
-        bar = widgets.HTML(BAR.format(seconds=interview.SPEAKING))
+        asked = widgets.HTML(html(f"**{text.question}**"))
+        bar = widgets.HTML(html(str(ALOUD)) + BAR.format(seconds=interview.SPEAKING))
 
         def rubric(_: Any) -> None:
             seconds = time.monotonic() - begun
-            ticks = [
-                widgets.Checkbox(indent=False, layout={"width": "24px"})
-                for _ in text.rubric
-            ]
+            ticks = [widgets.Checkbox(indent=False, layout=NARROW) for _ in text.rubric]
             rows = [
-                widgets.HBox([tick, widgets.HTML(html(point.text))])
+                _row(tick, f"{point.text} ({point.weight})")
                 for tick, point in zip(ticks, text.rubric, strict=True)
             ]
 
@@ -191,9 +188,18 @@ class DrillPanel:
 
 
 def _button(label: Words, act: Any) -> Any:
-    button = widgets.Button(description=str(label), layout={"width": "auto"})
+    button = widgets.Button(
+        description=str(label), layout={"width": "auto", "align_self": "flex-start"}
+    )
     button.on_click(act)
     return button
+
+
+def _row(control: Any, text: str) -> Any:
+    """A button or tick box, and beside it what it stands for."""
+    row = widgets.HBox([control, widgets.HTML(html(text))])
+    row.add_class("tinyrl-row-of-text")
+    return row
 
 
 def _verdict(right: bool) -> str:

@@ -12,9 +12,9 @@ VIEW: dict[str, Label] = {
               "as the rollout reported them",
               "比值中 old logprob 用谁的：训练侧重算，或采样侧上报"),
         Words("bypass mode of verl and OpenRLHF, slime's --use-rollout-logprobs "
-              "(verl#2996)",
+              "(RLinf#1534)",
               "verl 与 OpenRLHF 的 bypass 模式，slime 的 --use-rollout-logprobs"
-              "（verl#2996）"),
+              "（RLinf#1534）"),
         Words("tokens are clipped before anything has been learned",
               "尚未学习就有 token 被裁剪"),
         Words("recompute, or a clip that is not centred on another policy",
