@@ -1,5 +1,6 @@
 """For all tests: one thread, the same examples every run, and a state folder to ask for."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ LONGEST += ("diagnosis_altered", "trainer")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the garbage collector need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
