@@ -95,8 +95,8 @@ print(f"{type(hf).__name__}: logits apart by {far:.0e}, {n} choices differ")
 # The choice has no gradient. The gates do, and through them the router learns.
 #
 # The **margin** is how far the last expert that is in lies above the first that is out.
-# Gates move a little when logits move a little; the *choice* jumps when a margin is
-# crossed. A token that takes another expert is called a **flip** here: another *set* of
+# Gates move a little when logits move a little; the *choice* jumps when the two change
+# places, for which half the margin is error enough. A token that takes another expert is called a **flip** here: another *set* of
 # experts, their order is no matter. A BF16 rollout keeps its routers in FP32, as some
 # recipes do; the trainer is FP32 everywhere.
 
@@ -187,8 +187,8 @@ plt.show()
 # Training puts no margin between experts: the density does not vanish at zero, so some
 # token always sits on the edge, and half the error makes about half the flips. (BF16 has
 # three mantissa bits fewer than FP16, so eight times the error: see the factor printed
-# above.) Each format's curve falls where the margin passes the error that it makes in a
-# logit; far left a flip is a coin toss.
+# above.) Each format's curve falls where the margin passes the errors that it makes in two
+# logits; far left a flip is a coin toss.
 
 # %%
 near = {}
@@ -514,7 +514,8 @@ for weight in (0.0, 1.0, 100.0):
 # <details><summary>Why can a mixture amplify an error of 1e-3 in a hidden state?</summary>
 #
 # The choice of experts is a step function of logits. Where the k-th and the next nearly
-# tie, any error larger than the margin sends the token through other weights.
+# tie, an error of half the margin in each of the two, towards each other, is enough to
+# send the token through other weights.
 # </details>
 #
 # <details><summary>Routers in FP32 on both sides. Can there be flips?</summary>

@@ -516,7 +516,7 @@ for (name, b), colour in zip(all_of_them.items(), colours):
     dropped = (home & ~left).sum() / home.sum()
     lone = (wins == 1) | (wins == GROUP - 1)
     size = b.A[first].abs().view(-1, GROUP).sum(1)
-    share = size[lone].sum() / size.sum()
+    share = (size[lone].sum() / size.sum()).item()
     print(f"{name:10} stay {left.double().mean():4.0%}, of FP32's dropped "
           f"{dropped:4.0%}, all but one alike: {share:4.0%} of all |A|")
 ax.legend()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from tinyrl.course.cases import FAULTS, LABELS, Traces, case, traces
 from tinyrl.course.words import set_language
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -16,6 +19,12 @@ def test_the_traces_of_a_fault_bear_its_sign_and_no_other(fault: str, seed: int)
     found = traces(fault, random.Random(seed))
     signs = [name for name, other in FAULTS.items() if other.sign(found)]
     assert signs == [fault], found
+
+
+def test_where_a_fault_is_shown_is_a_heading_of_the_course() -> None:
+    for name, fault in FAULTS.items():
+        source = ROOT / "notebooks" / f"{fault.shown.notebook}.py"
+        assert f"\n# ## {fault.shown.heading}\n" in source.read_text("utf-8"), name
 
 
 def test_a_case_offers_its_fault_among_others_anywhere() -> None:

@@ -16,6 +16,7 @@ import torch
 
 from tinyrl.checkpoints import load
 from tinyrl.course.pairs import Pair, look
+from tinyrl.course.questions import Section
 from tinyrl.course.words import Words
 from tinyrl.metrics import by_position, by_probability, compare, sequence_delta, token_delta
 from tinyrl.model import GPT
@@ -72,6 +73,8 @@ class Fault:
     pair: Callable[[random.Random], Pair]
     sign: Callable[[Traces], bool]
     why: Words
+    shown: Section
+    """Where the course shows such a fault."""
 
 
 def _engine(path: str, *values: float | str) -> Callable[[random.Random], Pair]:
@@ -88,6 +91,7 @@ FAULTS = {
             "this is rounding, and K3 is small.",
             zh="几乎每个 token 都差千分之几，正负抵消，K3 很小：这是舍入噪声。",
         ),
+        Section("03_number_formats", "BF16 against FP16 rollouts"),
     ),
     "int4": Fault(
         Words(en="the engine serves INT4 weights", zh="引擎使用 INT4 权重"),
@@ -101,6 +105,7 @@ FAULTS = {
             "更容易被采到，所以低概率 token 的 d < 0。这是 logits 上的噪声，而且大得不像 "
             "16 位格式。",
         ),
+        Section("03_number_formats", "Where the error sits"),
     ),
     "cold": Fault(
         Words(en="only the sampler uses a temperature below 1", zh="只有采样端温度低于 1"),
@@ -113,6 +118,7 @@ FAULTS = {
             zh="低温让采样端对高概率 token 更自信，那里 d < 0；它又低估了其余 token，少数"
             "低概率 token 的 d 是很大的正数，首个 token 就已如此。舍入误差不会这样分正负。",
         ),
+        Section("06_decoding", "What the parameters do"),
     ),
     "nucleus": Fault(
         Words(
@@ -128,6 +134,7 @@ FAULTS = {
             zh="d 从不为正，也不会低于 log p：采样端除以了保留的概率质量 S，所以每个 token "
             "在训练端都差 log S，与概率高低无关。",
         ),
+        Section("06_decoding", "The constant log S"),
     ),
     "column": Fault(
         Words(
@@ -142,6 +149,7 @@ FAULTS = {
             zh="单个 token 差得很远，整个回答的和却几乎不变：数字还是那些数字，只是错位了。"
             "K1 接近 0，K3 极大。",
         ),
+        Section("10_monitoring", "Ten pairs, eight faults"),
     ),
     "cache": Fault(
         Words(
@@ -156,6 +164,7 @@ FAULTS = {
             zh="几乎所有回答只差最后几位，全部偏差来自一个回答。普遍性的故障不是这样，"
             "应去查那一个请求。",
         ),
+        Section("10_monitoring", "Ten pairs, eight faults"),
     ),
     "position": Fault(
         Words(
@@ -171,6 +180,7 @@ FAULTS = {
             zh="首个 token 只依赖 prompt，两侧一致；从下一个 token 开始处处偏差很大。所以 "
             "prompt 和权重没问题，出错的是随回答而来的东西。",
         ),
+        Section("05_templates", "Positions, and who sees whom"),
     ),
 }
 
