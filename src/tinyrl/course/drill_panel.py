@@ -34,7 +34,8 @@ ALOUD = Words(
     zh="进度条走完之前口头作答：两分钟。",
 )
 SAID = Words(en="Which of these did you say?", zh="你说到了哪几点？")
-PLACE = Words(en="0.25, 1/4, 2^-7, exp(-0.5) ...", zh="0.25、1/4、2^-7、exp(-0.5) 等")
+PLACE = Words(en="three digits: 0.25, 1/4, 2^-7 ...", zh="三位有效数字：0.25、1/4、2^-7 等")
+NUMBER = Words(en="You said {}.", zh="你答的是 {}。")
 BAR = """<style>
 @keyframes tinyrl-clock {{ from {{ width: 100% }} to {{ width: 0 }} }}
 </style>
@@ -109,8 +110,7 @@ class DrillPanel:
 
         task = DRILLS[card.name].draw(self.generator)
         asked, note = widgets.HTML(html(str(task.question))), widgets.HTML()
-        field = widgets.Text(placeholder=str(PLACE), continuous_update=False)
-
+        field = widgets.Text(placeholder=str(PLACE))
         asked_before = len(self.reached)
 
         def answered(_: Any) -> None:
@@ -123,11 +123,18 @@ class DrillPanel:
                 return
             right, slip = task.right(said), task.slip(said)
             why = f"{slip.why}\n\n" if slip else ""
-            shown = _verdict(right) + html(f"{field.value}\n\n{why}{task.worked}")
+            shown = _verdict(right) + html(
+                f"{str(NUMBER).format(f'`{said:.6g}`')}\n\n{why}{task.worked}"
+            )
             self._judged(float(right), asked, widgets.HTML(shown))
 
         button = _button(CHECK, answered)
-        field.observe(answered, "value")  # Enter
+
+        def told(_: Any, sent: dict[str, Any], __: Any) -> None:
+            if sent.get("event") == "submit":  # Enter; to leave the field is no answer
+                answered(sent)
+
+        field.on_msg(told)
         self._show(asked, widgets.HBox([field, button]), note)
 
     def _ask_choice(self, question: Question, text: Text) -> None:

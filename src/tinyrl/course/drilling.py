@@ -113,12 +113,14 @@ NO_NUMBER = Words(
     zh="这不是数字。可以写 0.25、1/4、25%、2^-7、1e-3 或 exp(-0.5)。",
 )
 LONGEST = 60  # characters of a number
+GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[,_ ]\d{3})+(?![\d,])")  # 22,026
 PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 FORMS = {
     "plain": re.compile(rf"({PLAIN})(%?)"),
     "ratio": re.compile(rf"({PLAIN})/({PLAIN})"),
     "power": re.compile(rf"([+-]?)(\d+\.?\d*)(?:\^|\*\*)\(?({PLAIN})\)?"),
-    "exp": re.compile(rf"exp\(({PLAIN})\)"),
+    "tens": re.compile(rf"({PLAIN})[*×x]10(?:\^|\*\*)\(?([+-]?\d+)\)?"),
+    "exp": re.compile(rf"(?:exp\(|e\^\(?)({PLAIN})\)?"),
 }
 
 
@@ -128,7 +130,7 @@ def number(said: str) -> float:
     Raises `ValueError` with what to tell them.
     """
     text = unicodedata.normalize("NFKC", said[: LONGEST + 1]).lower().replace("−", "-")
-    text = re.sub(r"(?<=\d)[,_ ](?=\d{3}(\D|$))", "", text.strip())  # 22,026
+    text = GROUPED.sub(lambda whole: re.sub("[,_ ]", "", whole[0]), text.strip())
     text = re.sub(r"\s*([/^()%*+-])\s*", r"\1", text)
     try:
         value = _value(text) if len(text) <= LONGEST else math.nan
@@ -146,6 +148,8 @@ def _value(text: str) -> float:
         return float(m[1]) / float(m[2])
     if m := FORMS["power"].fullmatch(text):
         return math.pow(float(m[2]), float(m[3])) * (-1 if m[1] == "-" else 1)
+    if m := FORMS["tens"].fullmatch(text):
+        return float(m[1]) * math.pow(10, int(m[2]))
     if m := FORMS["exp"].fullmatch(text):
         return math.exp(float(m[1]))
     return math.nan

@@ -15,7 +15,7 @@ from tinyrl.course.words import Words, language
 SPEAKING = 120  # seconds for an answer to an open question
 
 CHOOSE = Words(en="Your choice, a letter:", zh="请选一项，输入字母：")
-NUMBER = Words(en="Your number:", zh="请输入数字：")
+NUMBER = Words(en="Your number, to three digits:", zh="请输入数字，取三位有效数字：")
 NO_LETTER = Words(en="One letter from a to {}, please.", zh="请输入 a 到 {} 中的一个字母。")
 RIGHT = Words(en="Right.", zh="正确。")
 NO = Words(en="No.", zh="不对。")

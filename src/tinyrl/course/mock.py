@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from string import ascii_lowercase
@@ -105,7 +106,8 @@ def run(
     except Left:
         pass
     if asked:
-        report(asked, terminal)
+        with suppress(Left):
+            report(asked, terminal)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import threading
@@ -36,6 +37,8 @@ class Terminal:
     def __init__(self) -> None:
         self.console: Console = console()
         self.live = sys.stdin.isatty() and self.console.is_terminal
+        if isinstance(sys.stdin, io.TextIOWrapper):  # a paste in another encoding
+            sys.stdin.reconfigure(errors="replace")
 
     def say(self, text: object, style: str = "") -> None:
         self.console.print(str(text), style=style, markup=False)
@@ -67,7 +70,7 @@ class Terminal:
     def spoken(self, seconds: int) -> float:
         """Wait for Enter while the time runs down; the seconds that were used."""
         begun = time.monotonic()
-        if not self.live:
+        if not self.live or self.console.is_dumb_terminal:  # that one shows no clock
             self.ask(SPEAK)
             return time.monotonic() - begun
         line: list[str] = []
@@ -80,6 +83,7 @@ class Terminal:
                     live.update(_clock(seconds - (time.monotonic() - begun)))
                     reader.join(0.25)
         except KeyboardInterrupt:
+            self.live = False  # the reader still waits for a line, and would take it
             raise Left from None
         if not line or not line[0] or line[0].strip().lower() == "q":
             raise Left
