@@ -238,7 +238,7 @@ ANSWERS: dict[str, Callable[[N, str], float]] = {
     "gspo_ratio": lambda n, _: statistics.geometric_mean([math.exp(x) for x in n]),
     "product_of_ratios": lambda n, _: math.exp(n[1]) ** n[0],
     "gspo_noise": lambda n, _: math.sqrt(n[0] * n[1] ** 2) / n[0],
-    "gspo_clipped": lambda n, _: gspo_stopped(n),
+    "gspo_clipped": lambda n, _: gspo_stopped(n) / 6,
     "k1_of_two_tokens": lambda n, _: mean([-d for d in n]),
     "k2_of_two_tokens": lambda n, _: mean([d * d / 2 for d in n]),
     "k3_of_two_tokens": lambda n, _: mean([math.exp(d) - 1 - d for d in n]),

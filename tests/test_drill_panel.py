@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ def press(panel: DrillPanel, label: str) -> None:
     found = [w for w in walk(panel.widget) if isinstance(w, widgets.Button)]
     (button,) = [w for w in found if w.description == label]
     button.click()
+
+
+def press_enter(field: Any) -> None:
+    """As the page tells of it."""
+    message = {"content": {"data": {"method": "custom", "content": {"event": "submit"}}}}
+    field._handle_msg(message | {"buffers": []})
 
 
 def test_an_open_question_hides_its_rubric_until_it_was_answered() -> None:
@@ -82,6 +89,9 @@ def test_a_number_that_cannot_be_read_costs_nothing() -> None:
     press(panel, "check")
     assert reviews.recall() == []
     field.value = f"{answer:.6g}"
+    assert "Right." not in shown(panel), "who leaves the field has not answered"
+    press_enter(field)
+    press_enter(field)
     assert "Right." in shown(panel)
     assert "1 answered, 100% of the points" in shown(panel)
     assert len(reviews.recall()) == 1
@@ -89,7 +99,7 @@ def test_a_number_that_cannot_be_read_costs_nothing() -> None:
 
 def test_where_nothing_is_due_it_says_when() -> None:
     for card in drilling.cards(["VIII"], ["choice"]):
-        reviews.remember(reviews.Review(card.key, drilling.EASY, 4e9))
+        reviews.remember(reviews.Review(card.key, drilling.EASY, time.time()))
     assert "Nothing is due before 20" in shown(DrillPanel(["VIII"], ["choice"]))
 
 

@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from rich.cells import cell_len
+from rich.console import Console
 from typer.testing import CliRunner
 
 from tinyrl import cli
-from tinyrl.course import drilling, mock, questions, reviews
+from tinyrl.course import drill, drilling, mock, questions, reviews
 from tinyrl.course.drilling import AGAIN, EASY, GOOD, HARD, KINDS, cards, number, options
 from tinyrl.course.questions import GROUPS
-from tinyrl.course.terminal import broken
+from tinyrl.course.terminal import SPEAK, Terminal, broken
 from tinyrl.course.words import Words
 
 BANK = questions.load()
@@ -121,6 +122,10 @@ def test_a_rubric_is_worth_what_its_points_weigh() -> None:
         ("0．5", 0.5),
         ("１２", 12),
         ("50％", 0.5),
+        ("2.04×10^-5", 2.04e-5),
+        ("-3*10**4", -3e4),
+        ("e^-0.5", math.exp(-0.5)),
+        ("e^(0.5)", math.exp(0.5)),
     ],
 )
 def test_a_number_may_be_written_in_any_usual_way(said: str, value: float) -> None:
@@ -130,7 +135,8 @@ def test_a_number_may_be_written_in_any_usual_way(said: str, value: float) -> No
 @pytest.mark.parametrize(
     "said",
     ["", "x", "1/0", "1e999", "nan", "inf", "2^9999", "exp(9999)", "1,5", "--1", "1 + 1",
-     "__import__('os')", "9" * 5000 + "x", "0^-1", "exp(", "1//2", "1 9", "3 4/5"],
+     "__import__('os')", "9" * 5000 + "x", "0^-1", "exp(", "1//2", "1 9", "3 4/5",
+     "0,125", "0.123,456", "1234,567", "1,234,56", "5×10^", "5×9^2"],
 )  # fmt: skip
 def test_anything_else_is_refused_in_words(said: str) -> None:
     with pytest.raises(ValueError, match="no number"):
@@ -162,6 +168,30 @@ def test_a_drill_in_a_pipe_keeps_every_answer() -> None:
     assert "2 answered" in done.stdout
 
 
+def test_a_paste_in_another_encoding_is_asked_again() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrl.cli", "drill", "--kind", "choice"],
+        input=b"\xff\xe4\nq\n", capture_output=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"One letter from a to" in done.stdout
+
+
+def test_where_no_clock_can_be_drawn_the_line_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    terminal.live = True
+    monkeypatch.setattr(
+        terminal, "console", Console(force_terminal=True, _environ={"TERM": "dumb"})
+    )
+    asked: list[object] = []
+    monkeypatch.setattr(terminal, "ask", asked.append)
+    assert terminal.spoken(120) < 10
+    assert asked == [SPEAK]
+
+
 def test_leaving_keeps_what_was_answered() -> None:
     for end in ("q\n", ""):
         done = tinyrl("drill", "--group", "V", "--kind", "choice", said=f"a\n{end}")
@@ -178,6 +208,24 @@ def test_what_is_due_comes_before_what_is_new() -> None:
     assert "1 due" in done.stdout
     asked = BANK[name.partition(":")[2]].en.question
     assert asked[:40] in " ".join(done.stdout.split())
+
+
+def test_a_sitting_asks_no_question_twice_and_says_when_there_is_more() -> None:
+    first, last = (card.key for card in cards(["VIII"], ["open"])[:2])
+    now = time.time()
+    reviews.remember(reviews.Review(first, AGAIN, now))
+    reviews.remember(reviews.Review(last, EASY, now))
+    keys = {card.key for card in cards(["VIII"], ["open"])}
+    told = drill.summary([1.0, 0.0], keys)
+    soonest = drill.when(reviews.due_dates(reviews.recall())[first])
+    assert f"50% of the points. Next due: {soonest}; new cards left: 2." in told
+    long_ago = now - 30 * 86400
+    for kind in ("open", "choice"):
+        reviews.remember(reviews.Review(f"{kind}:V-01", AGAIN, long_ago))
+    done = tinyrl("drill", "--group", "V", "--count", "1000", said="q\n")
+    assert "2 due" in done.stdout
+    questions_and_drills = {card.name for card in cards(["V"])}
+    assert f"Here are {len(questions_and_drills)}." in done.stdout
 
 
 def test_nothing_due_says_when() -> None:
@@ -229,6 +277,24 @@ def test_in_a_terminal_the_clock_runs_and_a_kill_loses_no_answer() -> None:
     process.wait(30)
     os.close(parent)
     assert [review.card for review in reviews.recall()] == ["open:I-01"]
+
+
+def test_ctrl_c_in_the_countdown_of_a_mock_leads_to_the_report_and_out() -> None:
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tinyrl.cli", "mock", "--minutes", "10"],
+        stdin=child, stdout=child, stderr=child, close_fds=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"},
+    )  # fmt: skip
+    os.close(child)
+    for seen, said in (("1:5", "\n"), ("Which of these", "\n"), ("Your number", "1\n")):
+        wait_for(parent, seen)
+        os.write(parent, said.encode())
+    wait_for(parent, "1:5")
+    process.send_signal(signal.SIGINT)
+    wait_for(parent, "They would ask next")
+    assert process.wait(30) == 0, "nobody has to press Enter for it"
+    os.close(parent)
 
 
 def wait_for(terminal: int, text: str, seconds: float = 60) -> str:

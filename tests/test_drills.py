@@ -93,6 +93,12 @@ def test_the_answer_is_right_in_three_digits_and_not_in_the_question(name: str) 
 
 
 @EACH
+def test_no_answer_is_right_half_of_the_time(name: str) -> None:
+    said = Counter(three(drawn.answer) for drawn in tasks(name)).most_common(1)[0][0]
+    assert sum(drawn.right(float(said)) for drawn in tasks(name)) <= 0.6 * len(SEEDS)
+
+
+@EACH
 def test_the_tolerance_is_small_and_none_for_counts(name: str) -> None:
     counts = all(drawn.answer == int(drawn.answer) for drawn in tasks(name))
     assert {drawn.within == 0 for drawn in tasks(name)} == {counts}

@@ -70,6 +70,17 @@ def test_the_report_leads_back_to_what_went_badly(monkeypatch: pytest.MonkeyPatc
     assert reviews.recall()[0].rating == AGAIN
 
 
+def test_one_may_leave_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(Script):
+        def pause(self) -> None:
+            raise mock.Left
+
+    script = Hasty("")
+    monkeypatch.setattr(mock, "Terminal", lambda: script)
+    assert mock.run(13, random.Random(4)) == 0
+    assert str(mock.REPORT) in script.shown
+
+
 def test_when_the_time_is_over_the_rest_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

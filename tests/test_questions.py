@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,55 @@ def test_who_always_picks_the_shortest_option_is_seldom_right(language: str) -> 
         len(t.sentence) <= min(len(w.says) for w in t.wrong) for t in texts(language)
     ]
     assert sum(shortest) < 0.4 * len(BANK)
+
+
+FEATURES: dict[str, Callable[[str], float]] = {
+    "the longest": len,
+    "the shortest": lambda says: -len(says),
+    "most commas": lambda says: len(re.findall("[,，、]", says)),
+    "most colons": lambda says: len(re.findall("[:;：；]", says)),
+    "most figures": lambda says: len(re.findall(r"\d+", says)),
+    "most code": lambda says: says.count("`"),
+    "most hedged": lambda says: len(re.findall(HEDGES, says)),
+    "least absolute": lambda says: -len(re.findall(ABSOLUTES, says)),
+}
+HEDGES = (
+    r"\b(?:may|can|some|often|usually|mostly|about|if|unless|although|but|while|even)\b"
+    "|可能|可以|通常|往往|若|如果|未必|虽|但|约"
+)
+ABSOLUTES = (
+    r"\b(?:always|never|all|every|any|nothing|none|only|must|exactly|so|because|since)\b"
+    "|总|从不|所有|每|任何|完全|一定|只|必|所以|因为|因此"
+)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_look_of_an_option_gives_it_away(language: str, feature: str) -> None:
+    """Of options that look alike a guesser takes any: each counts for its share."""
+    won = 0.0
+    for text in texts(language):
+        looks = [*map(FEATURES[feature], (text.sentence, *(w.says for w in text.wrong)))]
+        won += (looks[0] == max(looks)) / looks.count(max(looks))
+    assert won < 0.45 * len(BANK)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nor_do_the_words_that_it_shares_with_the_question(language: str) -> None:
+    for sign in (1, -1):
+        won = 0.0
+        for text in texts(language):
+            asked = units(text.question)
+            says = [units(x) for x in (text.sentence, *(w.says for w in text.wrong))]
+            shared = [sign * len(asked & x) for x in says]
+            won += (shared[0] == max(shared)) / shared.count(max(shared))
+        assert won < 0.45 * len(BANK)
+
+
+def units(text: str) -> set[str]:
+    """Words of four letters and more; pairs of Han signs that stand side by side."""
+    pairs = {a + b for a, b in pairwise(text) if HAN.match(a) and HAN.match(b)}
+    return pairs | set(re.findall(r"[a-z0-9]{4,}", text.lower()))
 
 
 @pytest.mark.parametrize("key", BANK)
@@ -174,6 +225,17 @@ CLAIMS = claims_of(ROOT / "notebooks")
         ("- **两侧都是", "**两侧都是", "not a bullet"),
         ("  The cast keeps", "The cast keeps", "nor indented"),
         ("  权重只是", "- “错。”\n  权重只是", "not of the form - quoted answer"),
+        ("## In one", "![](picture: bits)\n\n## In one", r":5: belongs to no part: !\["),
+        ("{03: BF16 over FP16, K3}", "{03:BF16 over FP16, K3}", "'{03:' may not stand"),
+        ("The cast keeps", "The\u200b cast keeps", r"'\\u200b' may not stand"),
+        ("`exp(Δ)` stays", "`exp(Δ) stays", "opened and not closed"),
+        ("error of an FP16 one", "error of an FP8 one", "only in one language: FP16, FP8"),
+        (
+            "Converting the sampler's logprobs to FP32 before the loss removes the mism",
+            "The softmax normalises the error away, since probabilities sum to 1 on both "
+            'sides."\n  Why.\n- "M',
+            "two options of the choice are the same",
+        ),
     ],
 )
 def test_a_question_that_is_not_whole_is_refused(
@@ -183,6 +245,13 @@ def test_a_question_that_is_not_whole_is_refused(
     file = tmp_path / "IV-04.md"
     file.write_text(GOOD.replace(old, new), "utf-8")
     with pytest.raises(QuestionError, match=match):
+        question_files.read(file, CLAIMS)
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "IV-04.md"
+    file.write_text(GOOD, "utf-16")
+    with pytest.raises(QuestionError, match="not in UTF-8"):
         question_files.read(file, CLAIMS)
 
 

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -71,6 +72,16 @@ def test_answers_come_back_by_time_and_damaged_lines_are_skipped(home: Path) -> 
         file.write('{"card": "cut of')
     assert remember(Review("open:I-02", 4, 30.0)) is None
     assert [review.card for review in recall()] == ["open:I-01", "choice:I-01", "open:I-02"]
+
+
+def test_reviews_of_a_clock_that_was_wrong_are_skipped(home: Path) -> None:
+    """Ten years on the card would not come back; in the year 9999 FSRS cannot count."""
+    now = time.time()
+    for at in (-1.0, now + 3e8, 253402300000.0):
+        remember(Review("open:I-01", 4, at))
+    assert recall() == []
+    remember(Review("open:I-01", 4, now + 3600))
+    assert len(due_dates(recall())) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_told(

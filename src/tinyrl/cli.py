@@ -163,6 +163,7 @@ def drill(
         typer.Option(metavar="KIND", help="Only open, choice or numeric cards."),
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="At most so many cards.")] = 10,
+    ahead: Annotated[bool, typer.Option("--ahead", help="Cards not due yet, too.")] = False,
     lang: Lang = None,
 ) -> None:
     """Drill the interview: cards that are due, then new ones.
@@ -175,7 +176,9 @@ def drill(
     from .course.asked import groups, kinds, speak
 
     speak(lang)
-    raise typer.Exit(drill.run(groups(group), kinds(kind), count, random.Random()))
+    raise typer.Exit(
+        drill.run(groups(group), kinds(kind), count, random.Random(), ahead=ahead)
+    )
 
 
 @app.command()

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import ascii_lowercase
 
 import genanki  # type: ignore[import-untyped]
+from rich.progress import track
 
 from tinyrl.course import card_pictures, drilling, questions
 from tinyrl.course.html import html
@@ -27,6 +28,7 @@ ALOUD = Words(en="Answer aloud, in two minutes.", zh="两分钟内口头作答�
 RUBRIC = Words(en="What a good answer says", zh="评分要点")
 WRONG = Words(en="Often answered, and wrong", zh="常见误答")
 WHICH = Words(en="Which one is right?", zh="哪一项正确？")
+DRAWING = Words(en="drawing pictures", zh="正在绘图")
 WROTE = Words(en="Wrote {}: {} notes, {} pictures.", zh="已写入 {}：{} 条笔记，{} 张图。")
 CANNOT = Words(en="{} cannot be written: {}", zh="无法写入 {}：{}")
 
@@ -65,7 +67,8 @@ def write(path: Path, to: Language) -> tuple[int, int]:
     decks = {group: _deck(group, to) for group in TITLES}
     with tempfile.TemporaryDirectory() as folder:
         pictures = {q.picture: None for q in bank if q.picture}
-        files = {name: card_pictures.save(name, Path(folder)) for name in pictures}
+        shown = track(pictures, str(DRAWING), console=console(), transient=True)
+        files = {name: card_pictures.save(name, Path(folder)) for name in shown}
         for question in bank:
             picture = files[question.picture].name if question.picture else None
             decks[question.group].add_note(_note(question, to, model, picture))
@@ -107,7 +110,8 @@ def _note(
             question.key,
             escape(text.question),
             _letters(options.says),
-            f"<p><b>{ascii_lowercase[options.right]}</b></p>{_letters(options.why)}",
+            f"<p><b>{ascii_lowercase[options.right]}</b></p>{html(text.sentence)}"
+            f"{_letters(options.why)}",
             _answer(question, text, picture),
         ],
         tags=[f"tinyrl::{question.group}"],

@@ -13,8 +13,9 @@ from tinyrl.course.words import Language, set_language
 
 
 def groups(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Groups by their Roman numbers, in either case; all if none is named."""
-    return _known("--group", [name.upper() for name in names or ()], GROUPS)
+    """Groups by their Roman numbers, in either case, or 1 to 8; all if none is named."""
+    arabic = {str(i): group for i, group in enumerate(GROUPS, 1)}
+    return _known("--group", [arabic.get(n, n.upper()) for n in names or ()], GROUPS)
 
 
 def kinds(names: Sequence[str] | None) -> tuple[Kind, ...]:

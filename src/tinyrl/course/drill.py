@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from tinyrl.course import drilling, interview, reviews
 from tinyrl.course.drilling import Card, Kind
+from tinyrl.course.questions import TITLES
 from tinyrl.course.reviews import Review
 from tinyrl.course.terminal import Left, Terminal
 from tinyrl.course.words import Words
@@ -17,8 +18,12 @@ BEGIN = Words(
     en="{} due, {} new. Here are {}. Every answer is kept at once.",
     zh="到期 {} 张，新卡 {} 张，这次 {} 张。每次作答都会立即保存。",
 )
-LEAVE = Words(en="q leaves at any time.", zh="随时可输入 q 退出。")
-NOTHING = Words(en="Nothing is due before {}.", zh="{} 之前没有到期的卡片。")
+LEAVE = Words(en=" q leaves at any time.", zh="随时可输入 q 退出。")
+NOTHING = Words(
+    en="Nothing is due before {}; with --ahead the cards come now.",
+    zh="{} 之前没有到期的卡片；加 --ahead 可以提前练习。",
+)
+NOW = Words(en="now", zh="现在")
 KIND: dict[Kind, Words] = {
     "open": Words(en="aloud", zh="口述"),
     "choice": Words(en="choose", zh="选择"),
@@ -31,24 +36,35 @@ DONE = Words(
 
 
 def run(
-    groups: Sequence[str], kinds: Sequence[Kind], count: int, generator: random.Random
+    groups: Sequence[str],
+    kinds: Sequence[Kind],
+    count: int,
+    generator: random.Random,
+    *,
+    ahead: bool = False,
 ) -> int:
-    """Ask up to `count` cards, those due first; the command's exit status."""
+    """Ask up to `count` cards, those due first; the command's exit status.
+
+    With `ahead`, cards that are not due yet come after those that are.
+    """
     terminal = Terminal()
     cards = {card.key: card for card in drilling.cards(groups, kinds)}
     due = reviews.due_dates(reviews.recall())
     waiting = reviews.queue([*cards], due, datetime.now(UTC))
+    if ahead:
+        waiting += sorted({*cards} - {*waiting}, key=due.__getitem__)
     if not waiting:
         terminal.say(str(NOTHING).format(when(min(due[card] for card in cards))))
         return 0
-    new = sum(card not in due for card in waiting)
+    new = sum(card not in due for card in cards)
     chosen = [cards[key] for key in drilling.sitting(waiting, count)]
     begun = str(BEGIN).format(len(waiting) - new, new, len(chosen))
-    terminal.say(f"{begun} {LEAVE}")
+    terminal.say(f"{begun}{LEAVE}")
     reached = []
     try:
         for i, card in enumerate(chosen, 1):
-            terminal.rule(f"{i}/{len(chosen)} · {card.group} · {KIND[card.kind]}")
+            title = f"{card.group}, {TITLES[card.group]}"
+            terminal.rule(f"{i}/{len(chosen)} · {title} · {KIND[card.kind]}")
             reached.append(interview.ask(card, terminal, generator))
             keep(card, reached[-1], terminal)
             if i < len(chosen):
@@ -71,11 +87,15 @@ def summary(reached: Sequence[float], cards: Collection[str]) -> str:
 
 def keep(card: Card, reached: float, terminal: Terminal) -> None:
     """Put the answer on record, and say so where that fails."""
-    note = reviews.remember(Review(card.key, drilling.rating(reached), time.time()))
+    note = reviews.remember(
+        Review(card.key, drilling.rating(reached, card.kind), time.time())
+    )
     if note is not None:
         terminal.say(note, style="yellow")
 
 
 def when(moment: datetime) -> str:
     """A time of day here, for people."""
+    if moment <= datetime.now(UTC):
+        return str(NOW)
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"

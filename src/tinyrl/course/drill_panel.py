@@ -25,6 +25,7 @@ from tinyrl.course.reviews import Review
 from tinyrl.course.style import BAD, GOOD
 from tinyrl.course.words import Words, language
 
+START = Words(en="start the clock: two minutes", zh="开始计时：两分钟")
 SHOW = Words(en="I have answered: show the rubric", zh="答完了，显示评分要点")
 RATE = Words(en="These I said: rate", zh="选好了，计分")
 NEXT = Words(en="next card", zh="下一题")
@@ -34,9 +35,9 @@ ALOUD = Words(
     zh="进度条走完之前口头作答：两分钟。",
 )
 SAID = Words(en="Which of these did you say?", zh="你说到了哪几点？")
-YOURS = Words(en="You said", zh="你的答案")
 NARROW = {"width": "40px", "flex": "0 0 40px"}
-PLACE = Words(en="0.25, 1/4, 2^-7, exp(-0.5) ...", zh="0.25、1/4、2^-7、exp(-0.5) 等")
+PLACE = Words(en="three digits: 0.25, 1/4, 2^-7 ...", zh="三位有效数字：0.25、1/4、2^-7 等")
+NUMBER = Words(en="You said {}.", zh="你答的是 {}。")
 BAR = """<style>
 @keyframes tinyrl-clock {{ from {{ width: 100% }} to {{ width: 0 }} }}
 </style>
@@ -107,12 +108,11 @@ class DrillPanel:
         self.body.children = children
 
     def _ask_number(self, card: Card) -> None:
-        from tinyrl.course.drills import DRILLS
+        from tinyrl.course.drills import DRILLS, LESSON
 
         task = DRILLS[card.name].draw(self.generator)
         asked, note = widgets.HTML(html(str(task.question))), widgets.HTML()
-        field = widgets.Text(placeholder=str(PLACE), continuous_update=False)
-
+        field = widgets.Text(placeholder=str(PLACE))
         asked_before = len(self.reached)
 
         def answered(_: Any) -> None:
@@ -125,11 +125,18 @@ class DrillPanel:
                 return
             right, slip = task.right(said), task.slip(said)
             why = f"{slip.why}\n\n" if slip else ""
-            shown = _verdict(right) + html(f"{YOURS}: {field.value}\n\n{why}{task.worked}")
+            number = str(NUMBER).format(f"`{said:.6g}`")
+            place = f"{interview.WHERE}: {LESSON[card.name]}"
+            shown = _verdict(right) + html(f"{number}\n\n{why}{task.worked}\n\n{place}")
             self._judged(float(right), asked, widgets.HTML(shown))
 
         button = _button(CHECK, answered)
-        field.observe(answered, "value")  # Enter
+
+        def told(_: Any, sent: dict[str, Any], __: Any) -> None:
+            if sent.get("event") == "submit":  # Enter; to leave the field is no answer
+                answered(sent)
+
+        field.on_msg(told)
         self._show(asked, widgets.HBox([field, button]), note)
 
     def _ask_choice(self, question: Question, text: Text) -> None:
@@ -146,17 +153,20 @@ class DrillPanel:
         self, i: int, options: drilling.Options, asked: Any, question: Question, text: Text
     ) -> None:
         right = i == options.right
-        why = "" if right else f"> {options.says[i]}\n\n{options.why[i]}\n\n"
-        told = html(f"{why}**{text.sentence}**") + _places(question)
+        told = html(interview.reasons(options, i)) + _places(question)
         self._judged(float(right), asked, widgets.HTML(_verdict(right) + told))
 
     def _ask_open(self, question: Question, text: Text) -> None:
-        begun = time.monotonic()
         asked = widgets.HTML(html(f"**{text.question}**"))
         bar = widgets.HTML(html(str(ALOUD)) + BAR.format(seconds=interview.SPEAKING))
+        begun = [time.monotonic()]
+
+        def started(_: Any) -> None:
+            begun[0] = time.monotonic()
+            self._show(asked, bar, _button(SHOW, rubric))
 
         def rubric(_: Any) -> None:
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - begun[0]
             ticks = [widgets.Checkbox(indent=False, layout=NARROW) for _ in text.rubric]
             rows = [
                 _row(tick, f"{point.text} ({point.weight})")
@@ -172,11 +182,12 @@ class DrillPanel:
 
             self._show(asked, widgets.HTML(html(str(SAID))), *rows, _button(RATE, rated))
 
-        self._show(asked, bar, _button(SHOW, rubric))
+        self._show(asked, _button(START, started))
 
     def _judged(self, reached: float, *shown: Any) -> None:
         """Keep the answer, show what is to be said of it, and the way on."""
-        review = Review(self.card.key, drilling.rating(reached), time.time())
+        known = drilling.rating(reached, self.card.kind)
+        review = Review(self.card.key, known, time.time())
         note = reviews.remember(review)
         self.reached.append(reached)
         told = [widgets.HTML(html(str(note)))] if note else []

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from tinyrl.course import questions
@@ -36,14 +37,14 @@ class Card:
 
 
 def cards(groups: Sequence[str] = GROUPS, kinds: Sequence[Kind] = KINDS) -> list[Card]:
-    """All cards of some groups: in each group the kinds take turns.
+    """All cards of some groups: the groups take turns, and in each the kinds.
 
     The choice that comes with an open question is that of another one, half a group on:
     it would give the answer away.
     """
     bank = questions.load().values()
     numeric = _numeric() if "numeric" in kinds else []
-    found = []
+    decks = []
     for group in groups:
         names = [q.key for q in bank if q.group == group]
         half = len(names) // 2
@@ -53,13 +54,15 @@ def cards(groups: Sequence[str] = GROUPS, kinds: Sequence[Kind] = KINDS) -> list
             "numeric": [name for name, of in numeric if of == group],
         }
         turns = range(max(map(len, rows.values())))
-        found += [
-            Card(kind, rows[kind][i], group)
-            for i in turns
-            for kind in KINDS
-            if kind in kinds and i < len(rows[kind])
-        ]
-    return found
+        decks.append(
+            [
+                Card(kind, rows[kind][i], group)
+                for i in turns
+                for kind in KINDS
+                if kind in kinds and i < len(rows[kind])
+            ]
+        )
+    return [card for turn in zip_longest(*decks) for card in turn if card is not None]
 
 
 def sitting(waiting: Sequence[str], count: int) -> list[str]:
@@ -101,24 +104,32 @@ def share(text: Text, ticked: set[int]) -> float:
     return sum(text.rubric[i].weight for i in ticked) / total
 
 
-def rating(reached: float) -> int:
-    """How well a card was known, for the scheduler, from the share of its points."""
+def rating(reached: float, kind: Kind = "open") -> int:
+    """How well a card was known, for the scheduler, from the share of its points.
+
+    Only an open question can be easy: what is chosen or computed may be a lucky guess.
+    """
     if reached < 0.4:
         return AGAIN
-    return HARD if reached < 0.7 else GOOD if reached < 1 else EASY
+    best = EASY if kind == "open" else GOOD
+    return HARD if reached < 0.7 else GOOD if reached < 1 else best
 
 
 NO_NUMBER = Words(
-    en="That is no number. Write 0.25, 1/4, 25%, 2^-7, 1e-3, or exp(-0.5).",
-    zh="这不是数字。可以写 0.25、1/4、25%、2^-7、1e-3 或 exp(-0.5)。",
+    en="That is no number. Write 0.25, 1/4, 25%, 2^-7, 1e-3, ln(2), exp(-0.5).",
+    zh="这不是数字。可以写 0.25、1/4、25%、2^-7、1e-3、ln(2) 或 exp(-0.5)。",
 )
 LONGEST = 60  # characters of a number
+GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[,_ ]\d{3})+(?![\d,])")  # 22,026
 PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 FORMS = {
     "plain": re.compile(rf"({PLAIN})(%?)"),
     "ratio": re.compile(rf"({PLAIN})/({PLAIN})"),
     "power": re.compile(rf"([+-]?)(\d+\.?\d*)(?:\^|\*\*)\(?({PLAIN})\)?"),
-    "exp": re.compile(rf"exp\(({PLAIN})\)"),
+    "tens": re.compile(rf"({PLAIN})[*×x]10(?:\^|\*\*)\(?([+-]?\d+)\)?"),
+    "log": re.compile(rf"(?:ln|log)\(?({PLAIN})\)?"),
+    "root": re.compile(rf"(?:sqrt\(|√\(?)({PLAIN})\)?"),
+    "exp": re.compile(rf"(?:exp\(|e\^\(?)({PLAIN})\)?"),
 }
 
 
@@ -128,7 +139,7 @@ def number(said: str) -> float:
     Raises `ValueError` with what to tell them.
     """
     text = unicodedata.normalize("NFKC", said[: LONGEST + 1]).lower().replace("−", "-")
-    text = re.sub(r"(?<=\d)[,_ ](?=\d{3}(\D|$))", "", text.strip())  # 22,026
+    text = GROUPED.sub(lambda whole: re.sub("[,_ ]", "", whole[0]), text.strip())
     text = re.sub(r"\s*([/^()%*+-])\s*", r"\1", text)
     try:
         value = _value(text) if len(text) <= LONGEST else math.nan
@@ -146,6 +157,12 @@ def _value(text: str) -> float:
         return float(m[1]) / float(m[2])
     if m := FORMS["power"].fullmatch(text):
         return math.pow(float(m[2]), float(m[3])) * (-1 if m[1] == "-" else 1)
+    if m := FORMS["tens"].fullmatch(text):
+        return float(m[1]) * math.pow(10, int(m[2]))
+    if m := FORMS["log"].fullmatch(text):
+        return math.log(float(m[1]))
+    if m := FORMS["root"].fullmatch(text):
+        return math.sqrt(float(m[1]))
     if m := FORMS["exp"].fullmatch(text):
         return math.exp(float(m[1]))
     return math.nan

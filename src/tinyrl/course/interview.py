@@ -15,14 +15,15 @@ from tinyrl.course.words import Words, language
 SPEAKING = 120  # seconds for an answer to an open question
 
 CHOOSE = Words(en="Your choice, a letter:", zh="请选一项，输入字母：")
-NUMBER = Words(en="Your number:", zh="请输入数字：")
+NUMBER = Words(en="Your number, to three digits:", zh="请输入数字，取三位有效数字：")
 NO_LETTER = Words(en="One letter from a to {}, please.", zh="请输入 a 到 {} 中的一个字母。")
 RIGHT = Words(en="Right.", zh="正确。")
 NO = Words(en="No.", zh="不对。")
 TICK = Words(
-    en="Which of these did you say? Their numbers, as 1 3 4; Enter for none:",
-    zh="你说到了哪几点？输入编号，如 1 3 4；一点也没有就按回车：",
+    en="Which of these did you say? Their numbers, as 1 3 4; 0 for none:",
+    zh="你说到了哪几点？输入编号，如 1 3 4；一点也没有就输入 0：",
 )
+OTHER = re.compile(r"[^\d\s,，、.]")  # than numbers and what parts them
 NO_POINTS = Words(
     en="Numbers from 1 to {}, with blanks between them.",
     zh="请输入 1 到 {} 的编号，以空格隔开。",
@@ -77,9 +78,13 @@ def _ticks(terminal: Terminal, points: int) -> set[int]:
     """The points ticked, from 0; asks until it understands."""
     while True:
         said = terminal.ask(TICK)
-        numbers = re.findall(r"\d+", said)
-        ticked = {int(n) - 1 for n in numbers}
-        if not re.search(r"[^\d\s,，、.]", said) and ticked <= set(range(points)):
+        numbers = {int(n) for n in re.findall(r"\d+", said)}
+        if numbers == {0}:
+            return set()
+        ticked = {n - 1 for n in numbers}
+        if ticked <= set(range(points)) and re.fullmatch(
+            r"[\d\s,，、.]*\d[\s,，、.]*", said
+        ):
             return ticked
         terminal.say(str(NO_POINTS).format(points))
 
@@ -96,18 +101,25 @@ def ask_choice(
     while (said := terminal.ask(CHOOSE).lower().strip("()")) not in [*letters]:
         terminal.say(str(NO_LETTER).format(letters[-1]))
     chosen = letters.index(said)
-    if chosen == options.right:
-        terminal.say(RIGHT, style="green")
-        return 1.0
-    terminal.say(NO, style="red")
-    terminal.show(f"{options.why[chosen]}\n\n{letters[options.right]}) {text.sentence}")
+    right = chosen == options.right
+    terminal.say(RIGHT if right else NO, style="green" if right else "red")
+    terminal.show(reasons(options, chosen))
     terminal.say(f"{WHERE}: {places(question)}", style="dim")
-    return 0.0
+    return float(right)
+
+
+def reasons(options: drilling.Options, chosen: int) -> str:
+    """The right option, and what is wrong with the others, that which was chosen first."""
+    lines = [f"**{ascii_lowercase[options.right]})** {options.says[options.right]}"]
+    wrong = [i for i, why in enumerate(options.why) if why]
+    for i in sorted(wrong, key=lambda i: i != chosen):
+        lines.append(f"{ascii_lowercase[i]}) {options.why[i]}")
+    return "\n\n".join(lines)
 
 
 def ask_number(name: str, terminal: Terminal, generator: random.Random) -> float:
     """A numeric drill with fresh numbers."""
-    from tinyrl.course.drills import DRILLS
+    from tinyrl.course.drills import DRILLS, LESSON
 
     task = DRILLS[name].draw(generator)
     terminal.show(str(task.question), indent=0)
@@ -123,6 +135,7 @@ def ask_number(name: str, terminal: Terminal, generator: random.Random) -> float
     if slip is not None:
         terminal.show(str(slip.why))
     terminal.show(str(task.worked))
+    terminal.say(f"{WHERE}: {LESSON[name]}", style="dim")
     return float(right)
 
 

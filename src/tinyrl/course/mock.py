@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from string import ascii_lowercase
 
 from tinyrl.course import cases, drill, drilling, interview, questions
 from tinyrl.course.drilling import Card
-from tinyrl.course.questions import GROUPS, Question
+from tinyrl.course.questions import GROUPS, TITLES, Question, Section
 from tinyrl.course.terminal import Left, Terminal
 from tinyrl.course.words import Words, language
 
@@ -33,8 +34,12 @@ FIND = Words(
 )
 DRAWING = Words(en="A fault is injected ...", zh="正在注入故障……")
 REPORT = Words(en="Report", zh="总结")
-POINTS = Words(en="{:>5}  {:>4.0%} of {}", zh="{:>5}  {:>4.0%}，共 {} 题")
+POINTS = Words(
+    en="{:>4}, {}: {:.0%} of the points, questions: {}",
+    zh="{:>4} {}：得分 {:.0%}，共 {} 题",
+)
 SOLID = Words(en="No group below {:.0%}.", zh="没有低于 {:.0%} 的题组。")
+ANSWERS = Words(en="Full answers to what you missed:", zh="未答好的题目的参考解答：")
 AGAIN = Words(en="Go over again:", zh="需要重温：")
 
 
@@ -44,19 +49,12 @@ class Asked:
 
     group: str
     reached: float
+    places: tuple[str, ...]  # what to read again
     question: Question | None = None  # of an open one
 
     @property
     def missed(self) -> bool:
         return self.reached < WEAK
-
-    @property
-    def places(self) -> list[str]:
-        """What to read again: its sections, or else the lessons of its group."""
-        if self.question is not None:
-            return [f"{s.notebook}.ipynb: {s.heading}" for s in self.question.sections]
-        of_group = (q for q in questions.load().values() if q.group == self.group)
-        return [f"{s.notebook}.ipynb" for q in of_group for s in q.sections]
 
 
 def plan(minutes: float, generator: random.Random) -> list[Card | None]:
@@ -105,20 +103,30 @@ def run(
     except Left:
         pass
     if asked:
-        report(asked, terminal)
+        with suppress(Left):
+            report(asked, terminal)
     return 0
 
 
 def _ask(card: Card | None, terminal: Terminal, generator: random.Random) -> Asked:
     if card is None:
-        return Asked("VIII", debug(terminal, generator))
+        return debug(terminal, generator)
     reached = interview.ask(card, terminal, generator, teach=False)
     drill.keep(card, reached, terminal)
-    return Asked(card.group, reached, questions.load().get(card.name))
+    if card.kind == "numeric":
+        from tinyrl.course.drills import LESSON
+
+        return Asked(card.group, reached, (f"{LESSON[card.name]}.ipynb",))
+    question = questions.load()[card.name]
+    return Asked(card.group, reached, tuple(map(_place, question.sections)), question)
 
 
-def debug(terminal: Terminal, generator: random.Random) -> float:
-    """One fault to be found by its traces; 1 if it was."""
+def _place(section: Section) -> str:
+    return f"{section.notebook}.ipynb: {section.heading}"
+
+
+def debug(terminal: Terminal, generator: random.Random) -> Asked:
+    """One fault to be found by its traces."""
     terminal.say(DRAWING, style="dim")
     case = cases.case(generator)
     letters = ascii_lowercase[: len(case.options)]
@@ -134,7 +142,7 @@ def debug(terminal: Terminal, generator: random.Random) -> float:
     terminal.say(verdict, style="green" if right else "red")
     answer = cases.FAULTS[case.options[case.right]]
     terminal.show(f"{letters[case.right]}) {answer.label}\n\n{answer.why}")
-    return float(right)
+    return Asked("VIII", float(right), (_place(answer.shown),))
 
 
 def report(asked: list[Asked], terminal: Terminal) -> None:
@@ -145,7 +153,7 @@ def report(asked: list[Asked], terminal: Terminal) -> None:
         mine = [a.reached for a in asked if a.group == group]
         if mine:
             mean = sum(mine) / len(mine)
-            terminal.say(str(POINTS).format(group, mean, len(mine)))
+            terminal.say(str(POINTS).format(group, TITLES[group], mean, len(mine)))
             weak += [group] if mean < WEAK else []
     if not weak:
         terminal.say(str(SOLID).format(WEAK))
@@ -154,6 +162,8 @@ def report(asked: list[Asked], terminal: Terminal) -> None:
     missed = [a for a in asked if a.group in weak and a.missed]
     for place in dict.fromkeys(place for a in missed for place in a.places):
         terminal.say(f"  notebooks/{place}")
+    if any(a.question is not None and a.missed for a in asked):
+        terminal.say(f"\n{ANSWERS}", style="bold")
     for question in [a.question for a in asked if a.question is not None and a.missed]:
         terminal.pause()
         text = question.text(language())

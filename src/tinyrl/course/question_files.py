@@ -40,6 +40,9 @@ LEAST = {"rubric": 3, "wrong": 3, "numbers": 2, "follow_ups": 2}
 PICTURE = re.compile(r"!\[\]\(picture:([\w:.]+)\)")
 SOURCE = re.compile(r"[（(][^()（）]*[\w#.-]+[^()（）]*[)）][。.]?$")
 
+ODD = re.compile(r"\{\w+:|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e]")
+"""A claim cited where none is filled in, a sign that cannot be seen."""
+
 
 class QuestionError(ValueError):
     """A question that is not whole; the message names file and line."""
@@ -52,9 +55,13 @@ class Line(NamedTuple):
 
 def read(path: Path, claims: Claims) -> tuple[Text, Text, str | None]:
     """English, Chinese and the picture of one file."""
+    try:
+        raw = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise QuestionError(f"{path.name}:1: not in UTF-8: {error.reason}") from error
     lines = [
         Line(f"{path.parent.name}/{path.name}:{n}", text.rstrip())
-        for n, text in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        for n, text in enumerate(raw.splitlines(), start=1)
     ]
     pictures = [m[1] for line in lines if (m := PICTURE.fullmatch(line.text))]
     lines = [line for line in lines if not PICTURE.fullmatch(line.text)]
@@ -79,6 +86,8 @@ def _text(lines: list[Line], language: Language, claims: Claims) -> Text:
             f"{lines[0].where}: the parts are {', '.join(headings)}, "
             f"not {', '.join(PARTS[language])}"
         )
+    if lost := [line for line in lines[1 : starts[0]] if line.text]:
+        raise QuestionError(f"{lost[0].where}: belongs to no part: {lost[0].text}")
     ends = [*starts[1:], len(lines)]
     parts = [lines[a + 1 : b] for a, b in zip(starts, ends, strict=True)]
     sentence, answer, rubric, wrong, numbers, follow_ups = parts
@@ -154,6 +163,14 @@ def _whole(text: Text, where: str) -> None:
         raise QuestionError(
             f"{where}: an answer is empty, or one sentence is several lines"
         )
+    says = [text.sentence, *(wrong.says for wrong in text.wrong)]
+    if len(set(says)) < len(says):
+        raise QuestionError(f"{where}: two options of the choice are the same")
+    for part in flat(tuple(getattr(text, name) for name in Text.__dataclass_fields__)):
+        if part.count("`") % 2 or part.count("**") % 2:
+            raise QuestionError(f"{where}: ` or ** is opened and not closed: {part}")
+        if odd := ODD.search(part):
+            raise QuestionError(f"{where}: {odd[0]!r} may not stand in: {part}")
 
 
 def _agree(where: str, en: Text, zh: Text) -> None:
@@ -167,6 +184,8 @@ def _agree(where: str, en: Text, zh: Text) -> None:
             raise QuestionError(f"{where}: the languages have unlike many {name}")
     for name in Text.__dataclass_fields__:
         a, b = figures(getattr(en, name)), figures(getattr(zh, name))
+        if name == "numbers":
+            a, b = a + _named(en.numbers), b + _named(zh.numbers)
         if a != b:
             odd = sorted((a - b) + (b - a))
             raise QuestionError(f"{where}: {name}: only in one language: {', '.join(odd)}")
@@ -176,6 +195,12 @@ def figures(part: object) -> Counter[str]:
     """The numbers of a part as they are written; BF16 and K3 are names and hold none."""
     text = part if isinstance(part, str) else " ".join(str(item) for item in flat(part))
     return Counter(re.findall(r"(?<![A-Za-z\d])\d+(?:[.,]\d+)*", text))
+
+
+def _named(numbers: tuple[Number, ...]) -> Counter[str]:
+    """Whose the numbers are: the issues they cite, and the formats."""
+    text = " ".join(flat(numbers))
+    return Counter(re.findall(r"\b(?:[\w-]+#|BF|FP|INT)\d+", text, re.ASCII))
 
 
 def flat(part: object) -> Iterator[str]:

@@ -7,6 +7,7 @@ once. The algorithm is that of the package `fsrs` (github.com/open-spaced-repeti
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from tinyrl.course.words import Words
 
 # No fuzz: it would draw from a generator that nobody passed, at every start another value.
 SCHEDULER = fsrs.Scheduler(enable_fuzzing=False)
+DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,11 @@ def remember(review: Review) -> Words | None:
 
 
 def recall() -> list[Review]:
-    """All reviews by time; damaged ones, and those from elsewhere, are skipped."""
+    """All reviews by time; damaged ones, and those from elsewhere, are skipped.
+
+    So are those of a later day than this: under a clock that was once wrong a card would
+    not come back for years.
+    """
     read = [*filter(None, map(_parsed, journal.entries(path())))]
     return sorted(read, key=lambda review: review.at)
 
@@ -50,10 +56,10 @@ def recall() -> list[Review]:
 def _parsed(fields: dict[str, Any]) -> Review | None:
     try:
         card, rating, at = fields["card"], fields["rating"], float(fields["at"])
-        datetime.fromtimestamp(at, UTC)
-    except (ValueError, TypeError, KeyError, OverflowError, OSError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
-    return Review(str(card), rating, at) if rating in (1, 2, 3, 4) else None
+    possible = rating in (1, 2, 3, 4) and 0 <= at <= time.time() + DAY
+    return Review(str(card), rating, at) if possible else None
 
 
 def due_dates(reviews: Iterable[Review]) -> dict[str, datetime]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import threading
 import time
 import unicodedata
+
+try:
+    import termios
+except ModuleNotFoundError:  # Windows
+    termios = None  # type: ignore[assignment]
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -36,6 +42,8 @@ class Terminal:
     def __init__(self) -> None:
         self.console: Console = console()
         self.live = sys.stdin.isatty() and self.console.is_terminal
+        if isinstance(sys.stdin, io.TextIOWrapper):  # a paste in another encoding
+            sys.stdin.reconfigure(errors="replace")
 
     def say(self, text: object, style: str = "") -> None:
         self.console.print(str(text), style=style, markup=False)
@@ -50,6 +58,7 @@ class Terminal:
 
     def ask(self, prompt: object) -> str:
         """A line, wide letters as plain ones; raises `Left` for q, the end and Ctrl-C."""
+        self.flush()
         try:
             said = unicodedata.normalize("NFKC", input(f"{prompt} ")).strip()
         except (EOFError, KeyboardInterrupt):
@@ -59,6 +68,11 @@ class Terminal:
             raise Left
         return said
 
+    def flush(self) -> None:
+        """Forget what was typed before it was asked for: a second Enter is no answer."""
+        if self.live and termios is not None:
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
     def pause(self) -> None:
         """Let somebody at a screen read before more comes."""
         if self.live:
@@ -67,7 +81,7 @@ class Terminal:
     def spoken(self, seconds: int) -> float:
         """Wait for Enter while the time runs down; the seconds that were used."""
         begun = time.monotonic()
-        if not self.live:
+        if not self.live or self.console.is_dumb_terminal:  # that one shows no clock
             self.ask(SPEAK)
             return time.monotonic() - begun
         line: list[str] = []
@@ -80,6 +94,7 @@ class Terminal:
                     live.update(_clock(seconds - (time.monotonic() - begun)))
                     reader.join(0.25)
         except KeyboardInterrupt:
+            self.live = False  # the reader still waits for a line, and would take it
             raise Left from None
         if not line or not line[0] or line[0].strip().lower() == "q":
             raise Left

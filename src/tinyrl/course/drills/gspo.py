@@ -127,7 +127,7 @@ def gspo_noise(generator: random.Random) -> Task:
 
 def gspo_clipped(generator: random.Random) -> Task:
     """Responses whose ratio has left GSPO's narrow band in the direction of A."""
-    A = [generator.choice([-1, 1]) for _ in range(5)]
+    A = [generator.choice([-1, 1]) for _ in range(6)]
     m = [signed(generator, 0.5, 9.5, 1) for _ in A]
     if any(abs(abs(x) - bound) < 0.15 for x in m for bound in (3, 4)):
         return gspo_clipped(generator)
@@ -135,32 +135,34 @@ def gspo_clipped(generator: random.Random) -> Task:
     old, advantages = logp * 0 - 1, as_tensor("A", A)
     widths = {"eps_low": 3e-4, "eps_high": 4e-4}
     clip = diagnostics(logp, old, advantages, every(logp), level="geometric", **widths)
-    answer = round(5 * clip["clip_fraction"])
-    out = sum(x < -3 or x > 4 for x in m)
+    answer = clip["clip_fraction"]  # a share: a count would be read off the question
+    stopped, out = round(6 * answer), sum(x < -3 or x > 4 for x in m)
     pairs = "; ".join(f"{x}e-4, {a:+d}" for x, a in zip(m, A, strict=True))
     return task(
         Words(
-            en="GSPO's clip is 3e-4 below 1 and 4e-4 above 1. Five responses have, as mean "
-            f"log-ratio and advantage: {pairs}. How many get no gradient?",
-            zh="GSPO 的裁剪宽度是 1 以下 3e-4、1 以上 4e-4。五条回答的平均对数比和 "
+            en="GSPO's clip is 3e-4 below 1 and 4e-4 above 1. Six responses have, as mean "
+            f"log-ratio and advantage: {pairs}. What share gets no gradient?",
+            zh="GSPO 的裁剪宽度是 1 以下 3e-4、1 以上 4e-4。六条回答的平均对数比和 "
             "advantage："
-            f"{pairs}。有几条得不到梯度？",
+            f"{pairs}。得不到梯度的占几分之几？",
         ),
         answer,
         Words(
             en=f"Outside: {out}; stopped are those above with A = +1 and those below "
-            f"with A = -1: {three(answer)}.",
+            f"with A = -1: {stopped} / 6 = {three(answer)}.",
             zh=f"{out} 条在区间外；被挡住的是偏高且 A = +1、偏低且 A = -1 的："
-            f"{three(answer)} 条。",
+            f"{stopped} / 6 = {three(answer)}。",
         ),
         (
-            out,
+            out / 6,
             "Outside against the direction of A there is a gradient.",
             "逆着 A 的方向出界的仍有梯度。",
         ),
-        (5 - answer, "That is how many get one.", "这是有梯度的条数。"),
+        (1 - answer, "That is the share that gets one.", "这是有梯度的比例。"),
+        (stopped, "That is their number.", "这是条数。"),
         (
-            sum((x > 3 and a > 0) or (x < -4 and a < 0) for x, a in zip(m, A, strict=True)),
+            sum((x > 3 and a > 0) or (x < -4 and a < 0) for x, a in zip(m, A, strict=True))
+            / 6,
             "The wider side is the upper one.",
             "较宽的是上侧。",
         ),
@@ -169,8 +171,7 @@ def gspo_clipped(generator: random.Random) -> Task:
             "The widths are those of a mean: they are small.",
             "这是平均值的宽度，本来就小。",
         ),
-        (5, "Inside the band there is a gradient.", "区间之内有梯度。"),
-        within=0,
+        (1, "Inside the band there is a gradient.", "区间之内有梯度。"),
     )
 
 
