@@ -504,7 +504,8 @@ for (name, (a, counts)), grad in zip(ways.items(), grads):
 # - **Reward of the uncut**: the cut answer is paid as if all of it were trained. No length
 #   is too long; the ending learns nothing.
 # - **Rewards not filtered**: from the first dropped row on, everybody gets another's reward,
-#   and the advantages look like any others.
+#   and the advantages look like any others. A test that sees it: let each row's reward be
+#   its row number.
 #
 # ## Told apart
 #

@@ -154,7 +154,7 @@ reveal("06.constant", shapes[0 if d.max() > 1e-4 else 1 if simple < off else 2])
 # mass 0.895, mean ratio 0.896; top-k 20: both 0.965), and trl#6789 simulates a distribution
 # over 32,000 words, of which top-k 20 leaves a mass of 0.11. All tokens are off **to one
 # side**, so nothing averages out: a sequence's ratio is the product, here of thirteen numbers
-# below 1.
+# below 1. (A temperature moves probability between tokens: its delta has both signs.)
 #
 # ## Raw or processed
 #

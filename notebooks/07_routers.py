@@ -259,6 +259,7 @@ reveal("07.larger", answers[0 if all(larger) else 1 if any(larger) else 2])
 # %% [markdown] tags=["anchor:given-a-flip"]
 # ## The mismatch, given a flip
 #
+# The route is part of the policy: two engines that route differently compute two policies.
 # Split tokens by what happened to them: did they take another expert in some layer?
 
 # %%

@@ -447,8 +447,8 @@ for side, engine in sides.items():
 # %% [markdown] tags=["anchor:moe"]
 # Two batches each; read one column at a time. **K3**: R3 takes the flips away, and then equal
 # formats lower what is left by far. Without R3 a few flips of the BF16 router can be nearly
-# all of K3, whatever the formats (lesson 07: no number to rank by). GSPO has no row here,
-# since K3 is computed before an objective is chosen. **The largest |d|** of a token shrinks
+# all of K3, whatever the formats (lesson 07: no number to rank by). Formats alone lower K3 here too; how
+# far is decided by the flips that are left. GSPO has no row here, since K3 is computed before an objective is chosen. **The largest |d|** of a token shrinks
 # in the response's mean by the length: that is why a ratio of a response is steadier where
 # experts flip, and the longer the response the more. **Stopped**: PPO next to nothing,
 # at this mismatch; GSPO with its narrow band many, and few once formats agree.

@@ -148,7 +148,8 @@ claim("largest |d| of every step, fixed shapes (control: ordinary ones)",
 # %% [markdown]
 # Exact, for a price that is small on this CPU. On GPUs systems report anything from a tenth
 # more (verl#7688, an open preview) to more than twice the time (vLLM with TorchTitan, bit for
-# bit). And read what is exact here: the logprobs *before* the step's first update, of rollouts
+# bit). It is a control arm, too: a run that fails with delta 0 did not fail by mismatch. And
+# read what is exact here: the logprobs *before* the step's first update, of rollouts
 # that are not stale. In a second minibatch the policy has moved; that is drift, and PPO's
 # business. Asynchronous rollouts are never on-policy, however equal the kernels.
 #

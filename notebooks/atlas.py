@@ -132,7 +132,7 @@ plt.show()
 formats = ["weights", "activations", "kv", "head", "logits", "rope", "boundary"]
 worst = max(by_path[f"numerics.{name}"]["k3_highest"] for name in formats)
 claim(
-    "largest K3 of a format, over the smallest of a shift by one",
+    "largest K3 of these formats, over the smallest of a shift by one",
     worst / by_path["positions.offset"]["k3_lowest"],
     at_most=0.001,
     control=by_path["weights"]["k3"] / by_path["positions.offset"]["k3"],

@@ -53,6 +53,8 @@ def test_an_open_question_hides_its_rubric_until_it_was_answered() -> None:
     text = BANK[panel.card.name].en
     assert text.question in shown(panel)
     assert not [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
+    press(panel, "start the clock: two minutes")
+    assert not [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
     press(panel, "I have answered: show the rubric")
     ticks = [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
     assert len(ticks) == len(text.rubric)
@@ -75,7 +77,7 @@ def test_every_choice_is_judged_at_once() -> None:
         press(panel, "abcd"[pick])
         assert ("Right." if pick == right else "No.") in shown(panel)
         kept = [r.rating for r in reviews.recall() if r.card == key][-1]
-        assert kept == (drilling.EASY if pick == right else drilling.AGAIN)
+        assert kept == (drilling.GOOD if pick == right else drilling.AGAIN)
 
 
 def test_a_number_that_cannot_be_read_costs_nothing() -> None:
@@ -124,6 +126,7 @@ def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYRL_LANG", "zh")
     panel = DrillPanel(["I"], ["open"], 1)
     assert BANK[panel.card.name].zh.question in shown(panel)
+    press(panel, "开始计时：两分钟")
     press(panel, "答完了，显示评分要点")
     press(panel, "选好了，计分")
     assert "得分 0%" in shown(panel)

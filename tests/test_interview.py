@@ -55,8 +55,9 @@ def test_an_option_is_named_by_its_letter(form: str) -> None:
         assert worth == float(i == options.right)
         assert shown.count("One letter from a to e") == 2
         assert why in shown
-        others = [w for w in options.why if w and w != why]
-        assert not any(w in shown for w in others), "only what was chosen is explained"
+        reasons = sorted((w for w in options.why if w), key=shown.index)
+        assert reasons[0] == why or i == options.right, "what was chosen comes first"
+        assert f"**{'abcde'[options.right]})** {text.sentence}" in shown
 
 
 def test_the_full_answer_comes_after_the_ticks_and_only_to_teach() -> None:
@@ -71,3 +72,11 @@ def test_the_full_answer_comes_after_the_ticks_and_only_to_teach() -> None:
     assert again == worth
     assert text.rubric[-1].text in held_back
     assert text.answer not in held_back
+
+
+def test_none_of_the_points_is_said_with_a_nought() -> None:
+    card = Card("open", "IV-04", "IV")
+    for nothing in ("", ",", "x", "0 1", "99"):
+        worth, shown = ask(card, nothing, "0")
+        assert worth == 0
+        assert shown.count("Numbers from 1 to") == 1, "a second Enter is no answer"

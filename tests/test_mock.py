@@ -10,6 +10,7 @@ import pytest
 
 from tinyrl.course import mock, questions, reviews
 from tinyrl.course.drilling import AGAIN
+from tinyrl.course.questions import TITLES
 
 BANK = questions.load()
 
@@ -57,7 +58,7 @@ class Script:
 
 
 def test_the_report_leads_back_to_what_went_badly(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script("", "0", "", "a")
+    script = Script("0", "0", "0", "a")
     monkeypatch.setattr(mock, "Terminal", lambda: script)
     assert mock.run(13, random.Random(4)) == 0
     text = "\n".join(script.shown)
@@ -66,7 +67,7 @@ def test_the_report_leads_back_to_what_went_badly(monkeypatch: pytest.MonkeyPatc
     section = BANK[card.name].sections[0]
     assert f"notebooks/{section.notebook}.ipynb: {section.heading}" in text
     assert BANK[card.name].en.answer in text, "at the end, not while the clock runs"
-    assert f"{card.group:>5}    0%" in text
+    assert f"{card.group:>4}, {TITLES[card.group]}: 0% of the points" in text
     assert reviews.recall()[0].rating == AGAIN
 
 
@@ -75,7 +76,7 @@ def test_one_may_leave_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
         def pause(self) -> None:
             raise mock.Left
 
-    script = Hasty("")
+    script = Hasty("0")
     monkeypatch.setattr(mock, "Terminal", lambda: script)
     assert mock.run(13, random.Random(4)) == 0
     assert str(mock.REPORT) in script.shown
@@ -98,5 +99,5 @@ def test_a_debugging_question_is_judged_by_what_was_injected() -> None:
     drawn = case(random.Random(5))
     for i, letter in enumerate("abcd"):
         script = Script(letter)
-        assert mock.debug(script, random.Random(5)) == float(i == drawn.right)  # type: ignore[arg-type]
+        assert mock.debug(script, random.Random(5)).reached == float(i == drawn.right)  # type: ignore[arg-type]
         assert str(FAULTS[drawn.options[drawn.right]].why) in "\n".join(script.shown)

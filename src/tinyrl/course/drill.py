@@ -51,14 +51,15 @@ def run(
     cards = {card.key: card for card in drilling.cards(groups, kinds)}
     due = reviews.due_dates(reviews.recall())
     waiting = reviews.queue([*cards], due, datetime.now(UTC))
+    new = sum(card not in due for card in waiting)
+    late = len(waiting) - new
     if ahead:
         waiting += sorted({*cards} - {*waiting}, key=due.__getitem__)
     if not waiting:
         terminal.say(str(NOTHING).format(when(min(due[card] for card in cards))))
         return 0
-    new = sum(card not in due for card in cards)
     chosen = [cards[key] for key in drilling.sitting(waiting, count)]
-    begun = str(BEGIN).format(len(waiting) - new, new, len(chosen))
+    begun = str(BEGIN).format(late, new, len(chosen))
     terminal.say(f"{begun}{LEAVE}")
     reached = []
     try:

@@ -82,9 +82,7 @@ def _ticks(terminal: Terminal, points: int) -> set[int]:
         if numbers == {0}:
             return set()
         ticked = {n - 1 for n in numbers}
-        if ticked <= set(range(points)) and re.fullmatch(
-            r"[\d\s,，、.]*\d[\s,，、.]*", said
-        ):
+        if numbers and ticked <= set(range(points)) and not OTHER.search(said):
             return ticked
         terminal.say(str(NO_POINTS).format(points))
 
