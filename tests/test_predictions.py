@@ -21,6 +21,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TINYRL_LANG", "en")
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
     monkeypatch.setattr(predictions, "_asked", {})
+    monkeypatch.setattr(predictions, "_revealed", set())
     return tmp_path
 
 
@@ -83,6 +84,15 @@ def test_without_a_prediction_the_answer_is_shown_and_nothing_is_judged(
     assert "no prediction" in shown
     assert verdict("00.x") is None
     assert tally("00") == (0, 0)
+
+
+def test_who_predicts_below_a_shown_answer_is_told_to_run_it_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reveal("00.x", "up")
+    assert "stands below already" in click("00.x", "down")
+    reveal("00.x", "up")
+    assert "You predicted: down" in capsys.readouterr().out
 
 
 def test_once_the_answer_is_known_a_prediction_no_longer_counts() -> None:

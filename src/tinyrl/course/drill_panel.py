@@ -20,7 +20,7 @@ from tinyrl.course.drill import BEGIN, KIND, NOTHING, summary, when
 from tinyrl.course.drilling import KINDS, Card, Kind
 from tinyrl.course.html import html
 from tinyrl.course.panels import rooted, show_with_static
-from tinyrl.course.questions import GROUPS, Question, Text
+from tinyrl.course.questions import GROUPS, TITLES, Question, Text
 from tinyrl.course.reviews import Review
 from tinyrl.course.style import BAD, GOOD
 from tinyrl.course.words import Words, language
@@ -91,9 +91,8 @@ class DrillPanel:
 
     def _ask(self) -> None:
         card, n = self.card, len(self.reached) + 1
-        self.head.value = html(
-            f"**{n}/{len(self.cards)}** · {card.group} · {KIND[card.kind]}"
-        )
+        title = f"{card.group}, {TITLES[card.group]}"
+        self.head.value = html(f"**{n}/{len(self.cards)}** · {title} · {KIND[card.kind]}")
         if card.kind == "numeric":
             self._ask_number(card)
             return

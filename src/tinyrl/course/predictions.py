@@ -21,6 +21,10 @@ PREDICT = Words(en="Your prediction", zh="先猜一猜")
 NOTED = Words(
     en="Noted. It counts as soon as the answer is shown.", zh="已记下；答案揭晓时生效。"
 )
+BELOW = Words(
+    en="Noted, though the answer stands below already: run its cell again to compare.",
+    zh="已记下，不过答案已在下面：重新运行那个单元格就能对照。",
+)
 LATE = Words(
     en="The answer has been shown, so this no longer counts.", zh="答案已揭晓，不再计入。"
 )
@@ -29,6 +33,7 @@ NONE_MADE = Words(
     zh="你没有作出预测。先选一个答案再运行实验，印象会深得多。",
 )
 
+_revealed: set[str] = set()  # whose answers this kernel has shown
 _asked: dict[str, tuple[str, ...]] = {}  # what this kernel asked, so reveal can be checked
 
 
@@ -75,7 +80,7 @@ def buttons(name: str, options: Sequence[str]) -> Any:
             status.value = escape(str(LATE))
             return
         note = records.remember(Record("predicted", name, choice=change["new"]))
-        status.value = escape(str(note or NOTED))
+        status.value = escape(str(note or (BELOW if name in _revealed else NOTED)))
 
     chosen.observe(commit, "value")
     return widgets.HBox([chosen, status])
@@ -90,6 +95,7 @@ def reveal(name: str, truth: str) -> None:
     if name in _asked and truth not in _asked[name]:
         raise ValueError(f"{name}: {truth!r} is none of its options {list(_asked[name])}")
     choice = committed(name)
+    _revealed.add(name)
     if choice is None:
         heading = Words(en=f"The answer: {truth}", zh=f"答案：{truth}")
         show(Card("quiet", str(heading), str(NONE_MADE)))
