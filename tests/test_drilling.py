@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import pty
 import random
-import select
-import signal
 import subprocess
 import sys
 import time
@@ -16,15 +13,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from rich.cells import cell_len
-from rich.console import Console
 from typer.testing import CliRunner
 
 from tinyrl import cli
 from tinyrl.course import drill, drilling, mock, questions, reviews
 from tinyrl.course.drilling import AGAIN, EASY, GOOD, HARD, KINDS, cards, number, options
 from tinyrl.course.questions import GROUPS
-from tinyrl.course.terminal import SPEAK, Terminal, broken
 from tinyrl.course.words import Words
 
 BANK = questions.load()
@@ -55,22 +49,6 @@ def test_no_sitting_holds_a_question_twice() -> None:
     assert drilling.sitting(["open:a", "choice:a"], 5) == ["open:a"]
     first = [card.name for card in cards(["I"]) if card.kind != "numeric"][:6]
     assert len(set(first)) == 6, "the choice beside an open question is of another"
-
-
-def test_chinese_lines_are_broken_where_chinese_may_be() -> None:
-    text = (
-        "同一个模型跑在两个程序里，一个为速度而写，一个为梯度而写；规模放大差异，没有测试。"
-    )
-    lines = broken(f"- {text}", 30).split("  \n")
-    assert "".join(line.strip() for line in lines) == f"- {text}"
-    assert all(cell_len(line.strip("- ")) <= 32 for line in lines)
-    assert all(cell_len(line) > 24 for line in lines[:-1]), "no half lines"
-    assert not [line for line in lines if line.strip()[0] in "，；。"]
-    assert all(line.startswith("  ") for line in lines[1:])
-    assert broken("plain words stay as they are", 5) == "plain words stay as they are"
-    assert "KV cache" in broken("把 KV cache 存成 FP8，每个数都会被舍入", 20).replace(
-        "  \n", ""
-    )
 
 
 def test_the_right_option_may_stand_anywhere() -> None:
@@ -168,30 +146,6 @@ def test_a_drill_in_a_pipe_keeps_every_answer() -> None:
     assert "2 answered" in done.stdout
 
 
-def test_a_paste_in_another_encoding_is_asked_again() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyrl.cli", "drill", "--kind", "choice"],
-        input=b"\xff\xe4\nq\n", capture_output=True, timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert b"One letter from a to" in done.stdout
-
-
-def test_where_no_clock_can_be_drawn_the_line_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = Terminal()
-    terminal.live = True
-    monkeypatch.setattr(
-        terminal, "console", Console(force_terminal=True, _environ={"TERM": "dumb"})
-    )
-    asked: list[object] = []
-    monkeypatch.setattr(terminal, "ask", asked.append)
-    assert terminal.spoken(120) < 10
-    assert asked == [SPEAK]
-
-
 def test_leaving_keeps_what_was_answered() -> None:
     for end in ("q\n", ""):
         done = tinyrl("drill", "--group", "V", "--kind", "choice", said=f"a\n{end}")
@@ -254,56 +208,6 @@ def test_bad_requests_are_refused_in_a_line(
     done = tinyrl(*arguments)
     assert done.exit_code in (1, 2)
     assert message in " ".join(done.output.replace("│", " ").split())
-
-
-def test_in_a_terminal_the_clock_runs_and_a_kill_loses_no_answer() -> None:
-    """A real terminal: the countdown is shown, Enter ends it; then SIGKILL."""
-    parent, child = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tinyrl.cli", "drill", "--group", "I", "--kind", "open"],
-        stdin=child, stdout=child, stderr=child, close_fds=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"},
-    )  # fmt: skip
-    os.close(child)
-    seen = wait_for(parent, "1:5")
-    assert "Say your answer aloud" in seen
-    os.write(parent, b"\n")
-    wait_for(parent, "Which of these")
-    os.write(parent, b"1\n")
-    wait_for(parent, "Enter for the next one")
-    os.write(parent, b"\n")
-    wait_for(parent, "2/8")
-    process.send_signal(signal.SIGKILL)
-    process.wait(30)
-    os.close(parent)
-    assert [review.card for review in reviews.recall()] == ["open:I-01"]
-
-
-def test_ctrl_c_in_the_countdown_of_a_mock_leads_to_the_report_and_out() -> None:
-    parent, child = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tinyrl.cli", "mock", "--minutes", "10"],
-        stdin=child, stdout=child, stderr=child, close_fds=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"},
-    )  # fmt: skip
-    os.close(child)
-    for seen, said in (("1:5", "\n"), ("Which of these", "\n"), ("Your number", "1\n")):
-        wait_for(parent, seen)
-        os.write(parent, said.encode())
-    wait_for(parent, "1:5")
-    process.send_signal(signal.SIGINT)
-    wait_for(parent, "They would ask next")
-    assert process.wait(30) == 0, "nobody has to press Enter for it"
-    os.close(parent)
-
-
-def wait_for(terminal: int, text: str, seconds: float = 60) -> str:
-    seen, end = "", time.monotonic() + seconds
-    while text not in seen:
-        ready, _, _ = select.select([terminal], [], [], end - time.monotonic())
-        assert ready, f"no {text!r} in {seen!r}"
-        seen += os.read(terminal, 4096).decode("utf-8", "replace")
-    return seen
 
 
 def test_every_line_for_people_is_in_both_languages() -> None:
