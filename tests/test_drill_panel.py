@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,9 @@ def test_every_choice_is_judged_at_once() -> None:
         key = panel.card.key
         press(panel, "abcd"[pick])
         assert ("Right." if pick == right else "No.") in shown(panel)
+        told = plain(shown(panel))
+        assert plain(text.sentence) in told
+        assert all(plain(w.why) in told for w in text.wrong), "each has its reason"
         kept = [r.rating for r in reviews.recall() if r.card == key][-1]
         assert kept == (drilling.GOOD if pick == right else drilling.AGAIN)
 
@@ -97,6 +101,32 @@ def test_a_number_that_cannot_be_read_costs_nothing() -> None:
     assert "Right." in shown(panel)
     assert "1 answered, 100% of the points" in shown(panel)
     assert len(reviews.recall()) == 1
+
+
+def test_a_click_after_enter_answers_no_second_card() -> None:
+    panel = DrillPanel(["III"], ["numeric"], 2, random.Random(3))
+    key, task = panel.card.key, DRILLS[panel.card.name].draw(random.Random(3))
+    (field,) = [w for w in walk(panel.widget) if isinstance(w, widgets.Text)]
+    (button,) = [w for w in walk(panel.widget) if isinstance(w, widgets.Button)]
+    slip = task.slips[0]
+    field.value = f"{slip.value:.6g}"
+    press_enter(field)
+    button.click()
+    assert [review.card for review in reviews.recall()] == [key]
+    assert "No." in shown(panel)
+    assert "You said" in shown(panel)
+    assert plain(slip.why.en) in plain(shown(panel))
+    assert plain(task.worked.en) in plain(shown(panel))
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\W", "", unescape(text))
+
+
+def test_no_sitting_holds_a_question_twice() -> None:
+    panel = DrillPanel(["IV"], count=1000)
+    names = [card.name for card in panel.cards]
+    assert len(names) == len(set(names)) > 20
 
 
 def test_where_nothing_is_due_it_says_when() -> None:

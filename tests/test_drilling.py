@@ -13,15 +13,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from rich.cells import cell_len
-from rich.console import Console
 from typer.testing import CliRunner
 
 from tinyrl import cli
 from tinyrl.course import drill, drilling, mock, questions, reviews
 from tinyrl.course.drilling import AGAIN, EASY, GOOD, HARD, KINDS, cards, number, options
 from tinyrl.course.questions import GROUPS
-from tinyrl.course.terminal import SPEAK, Terminal, broken
 from tinyrl.course.words import Words
 
 BANK = questions.load()
@@ -52,22 +49,6 @@ def test_no_sitting_holds_a_question_twice() -> None:
     assert drilling.sitting(["open:a", "choice:a"], 5) == ["open:a"]
     first = [card.name for card in cards(["I"]) if card.kind != "numeric"][:6]
     assert len(set(first)) == 6, "the choice beside an open question is of another"
-
-
-def test_chinese_lines_are_broken_where_chinese_may_be() -> None:
-    text = (
-        "同一个模型跑在两个程序里，一个为速度而写，一个为梯度而写；规模放大差异，没有测试。"
-    )
-    lines = broken(f"- {text}", 30).split("  \n")
-    assert "".join(line.strip() for line in lines) == f"- {text}"
-    assert all(cell_len(line.strip("- ")) <= 32 for line in lines)
-    assert all(cell_len(line) > 24 for line in lines[:-1]), "no half lines"
-    assert not [line for line in lines if line.strip()[0] in "，；。"]
-    assert all(line.startswith("  ") for line in lines[1:])
-    assert broken("plain words stay as they are", 5) == "plain words stay as they are"
-    assert "KV cache" in broken("把 KV cache 存成 FP8，每个数都会被舍入", 20).replace(
-        "  \n", ""
-    )
 
 
 def test_the_right_option_may_stand_anywhere() -> None:
@@ -172,30 +153,6 @@ def test_a_drill_in_a_pipe_keeps_every_answer() -> None:
     assert [review.rating for review in found] == [drilling.rating(worth), AGAIN]
     assert f"{worth:.0%} of the points" in done.stdout
     assert "2 answered" in done.stdout
-
-
-def test_a_paste_in_another_encoding_is_asked_again() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyrl.cli", "drill", "--kind", "choice"],
-        input=b"\xff\xe4\nq\n", capture_output=True, timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert b"One letter from a to" in done.stdout
-
-
-def test_where_no_clock_can_be_drawn_the_line_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = Terminal()
-    terminal.live = True
-    monkeypatch.setattr(
-        terminal, "console", Console(force_terminal=True, _environ={"TERM": "dumb"})
-    )
-    asked: list[object] = []
-    monkeypatch.setattr(terminal, "ask", asked.append)
-    assert terminal.spoken(120) < 10
-    assert asked == [SPEAK]
 
 
 def test_leaving_keeps_what_was_answered() -> None:

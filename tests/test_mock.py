@@ -71,6 +71,31 @@ def test_the_report_leads_back_to_what_went_badly(monkeypatch: pytest.MonkeyPatc
     assert reviews.recall()[0].rating == AGAIN
 
 
+def test_weak_groups_are_gone_over_again_and_only_these() -> None:
+    """A slip in a group that is known well costs no reading, but its answer is shown."""
+    well, slip, bad = BANK["I-01"], BANK["I-04"], BANK["VI-04"]
+    script = Script()
+    asked = [
+        mock.Asked("I", 1.0, ("00.ipynb: a",), well),
+        mock.Asked("I", 0.6, ("00.ipynb: b",), slip),
+        mock.Asked("VI", 0.2, ("07.ipynb: c",), bad),
+        mock.Asked("VI", 1.0, ("07.ipynb: d",)),
+        mock.Asked("VIII", 0.0, ("10.ipynb: e",)),
+    ]
+    mock.report(asked, script)  # type: ignore[arg-type]
+    text = "\n".join(script.shown)
+    assert f"   I, {TITLES['I']}: 80% of the points, questions: 2" in text
+    assert f"  VI, {TITLES['VI']}: 60% of the points, questions: 2" in text
+    read = {line.strip() for line in script.shown if "notebooks/" in line}
+    assert read == {"notebooks/07.ipynb: c", "notebooks/10.ipynb: e"}
+    answers = [q.key for q in (well, slip, bad) if q.en.answer in text]
+    assert answers == ["I-04", "VI-04"]
+    script = Script()
+    mock.report(asked[:2], script)  # type: ignore[arg-type]
+    assert str(mock.SOLID).format(mock.WEAK) in script.shown
+    assert str(mock.AGAIN) not in script.shown
+
+
 def test_one_may_leave_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hasty(Script):
         def pause(self) -> None:
@@ -90,6 +115,7 @@ def test_when_the_time_is_over_the_rest_is_left_out(
     monkeypatch.setattr(mock, "Terminal", lambda: script)
     mock.run(45, random.Random(0), clock=lambda: next(ticks))
     assert any(str(mock.TIME) in line for line in script.shown)
+    assert any("45 min left" in line for line in script.shown)
     assert len(reviews.recall()) == 1
 
 

@@ -228,6 +228,11 @@ CLAIMS = claims_of(ROOT / "notebooks")
         ("## In one", "![](picture: bits)\n\n## In one", r":5: belongs to no part: !\["),
         ("{03: BF16 over FP16, K3}", "{03:BF16 over FP16, K3}", "'{03:' may not stand"),
         ("The cast keeps", "The\u200b cast keeps", r"'\\u200b' may not stand"),
+        ("- real: On", "- toy: On", "needs a toy number and a real one"),
+        ("- 真实：", "- 玩具：也。\n- 真实：", "kinds of numbers differ"),
+        ("- **Both sides run BF16 and K3", "  Both", "fewer than 2 in its part follow_ups"),
+        ("own grid, so logits", "own grid,\n\nso logits", "one sentence is several lines"),
+        ("  权重只是", "  甲。\n- “乙。”\n  权重只是", "unlike many wrong"),
         ("`exp(Δ)` stays", "`exp(Δ) stays", "opened and not closed"),
         ("error of an FP16 one", "error of an FP8 one", "only in one language: FP16, FP8"),
         (
@@ -246,6 +251,17 @@ def test_a_question_that_is_not_whole_is_refused(
     file.write_text(GOOD.replace(old, new), "utf-8")
     with pytest.raises(QuestionError, match=match):
         question_files.read(file, CLAIMS)
+
+
+def test_a_question_is_asked_as_the_syllabus_asks_it(tmp_path: Path) -> None:
+    for name in ("questions", "notebooks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    asked = BANK["IV-04"].en.question
+    text = (ROOT / "syllabus.yml").read_text("utf-8")
+    assert text.count(asked) == 1
+    (tmp_path / "syllabus.yml").write_text(text.replace(asked, "What happens?"), "utf-8")
+    with pytest.raises(QuestionError, match=r"IV-04\.md:1: the syllabus asks: What"):
+        question_files.bank(tmp_path)
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:

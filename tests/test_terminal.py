@@ -1,7 +1,8 @@
-"""The drill and the mock in a real terminal, with a clock, interruptions and a kill."""
+"""The drill at a real terminal: input of any kind, the clock, leaving, a kill."""
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
@@ -12,14 +13,79 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from tinyrl.course import reviews
+from tinyrl.course.terminal import SPEAK, Left, Terminal, broken
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYRL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TINYRL_LANG", "en")
+
+
+def test_chinese_lines_are_broken_where_chinese_may_be() -> None:
+    text = (
+        "同一个模型跑在两个程序里，一个为速度而写，一个为梯度而写；规模放大差异，没有测试。"
+    )
+    lines = broken(f"- {text}", 30).split("  \n")
+    assert "".join(line.strip() for line in lines) == f"- {text}"
+    assert all(cell_len(line.strip("- ")) <= 32 for line in lines)
+    assert all(cell_len(line) > 24 for line in lines[:-1]), "no half lines"
+    assert not [line for line in lines if line.strip()[0] in "，；。"]
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert broken("plain words stay as they are", 5) == "plain words stay as they are"
+    assert "KV cache" in broken("把 KV cache 存成 FP8，每个数都会被舍入", 20).replace(
+        "  \n", ""
+    )
+
+
+def test_a_paste_in_another_encoding_is_asked_again() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrl.cli", "drill", "--kind", "choice"],
+        input=b"\xff\xe4\nq\n", capture_output=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"One letter from a to" in done.stdout
+
+
+@pytest.mark.parametrize(("said", "read"), [("Ｂ", "B"), (" a ", "a"), ("１，２", "1,2")])
+def test_wide_letters_are_read_as_plain_ones(
+    said: str, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: said)
+    assert Terminal().ask("?") == read
+
+
+@pytest.mark.parametrize("said", ["q", "Q", "quit", "exit", "ｑ"])
+def test_there_are_several_words_for_leaving(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: said)
+    with pytest.raises(Left):
+        Terminal().ask("?")
+    terminal = Terminal()
+    terminal.live = True
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{said}\n"))
+    with pytest.raises(Left):
+        terminal.spoken(1)
+
+
+def test_where_no_clock_can_be_drawn_the_line_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    terminal.live = True
+    monkeypatch.setattr(
+        terminal, "console", Console(force_terminal=True, _environ={"TERM": "dumb"})
+    )
+    asked: list[object] = []
+    monkeypatch.setattr(terminal, "ask", asked.append)
+    assert terminal.spoken(120) < 10
+    assert asked == [SPEAK]
 
 
 def test_in_a_terminal_the_clock_runs_and_a_kill_loses_no_answer() -> None:

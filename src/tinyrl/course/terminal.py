@@ -29,6 +29,7 @@ SPEAK = Words(
     zh="请出声回答，说完按回车。",
 )
 OVER = Words(en="time is up: press Enter", zh="时间到，请按回车")
+LEAVING = ("q", "quit", "exit")
 ON = Words(en="Enter for the next one:", zh="按回车继续：")
 
 
@@ -60,11 +61,11 @@ class Terminal:
         """A line, wide letters as plain ones; raises `Left` for q, the end and Ctrl-C."""
         self.flush()
         try:
-            said = unicodedata.normalize("NFKC", input(f"{prompt} ")).strip()
+            said = _read(input(f"{prompt} "))
         except (EOFError, KeyboardInterrupt):
             self.say("")
             raise Left from None
-        if said.lower() in ("q", "quit", "exit"):
+        if said.lower() in LEAVING:
             raise Left
         return said
 
@@ -96,9 +97,13 @@ class Terminal:
         except KeyboardInterrupt:
             self.live = False  # the reader still waits for a line, and would take it
             raise Left from None
-        if not line or not line[0] or line[0].strip().lower() == "q":
+        if not line or not line[0] or _read(line[0]).lower() in LEAVING:
             raise Left
         return time.monotonic() - begun
+
+
+def _read(line: str) -> str:
+    return unicodedata.normalize("NFKC", line).strip()
 
 
 def _clock(left: float) -> Text:
