@@ -139,3 +139,19 @@ def test_a_terminal_that_knows_little_is_no_error(tmp_path: Path) -> None:
     compared = tinyrl("diagnose", *files, env=plain)
     assert (compared.returncode, compared.stderr) == (0, "")
     assert "?.npy (rollout)" in compared.stdout
+
+
+def test_checks_speak_the_language_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TINYRL_LANG", "en")
+    told = {}
+    for lang in ("en", "zh"):
+        done = CliRunner().invoke(cli.app, ["lab", "check", "lab01", "--lang", lang])
+        assert done.exit_code == 1
+        told[lang] = done.output
+    assert "is not written yet" in told["en"]
+    assert "还没有写" in told["zh"]
+    refused = CliRunner().invoke(cli.app, ["lab", "check", "lab01", "--lang", "fr"])
+    assert refused.exit_code == 2
+    assert "neither en nor zh" in refused.output

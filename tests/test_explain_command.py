@@ -36,7 +36,8 @@ def test_the_command_says_it_all():
 
 
 def test_the_command_speaks_chinese():
-    status, out, err = run("trl", "use_vllm=true", TINYRL_LANG="zh")
+    status, out, err = run("trl", "use_vllm=true", "--lang", "zh")
+    assert (status, out, err) == run("trl", "use_vllm=true", TINYRL_LANG="zh")
     assert (status, err) == (0, "")
     for words in (
         "层级",

@@ -21,6 +21,10 @@ Lab = Annotated[
     Path,
     typer.Argument(metavar="LAB", help="A lab's name or number, its notebook or folder."),
 ]
+Lang = Annotated[
+    str | None,
+    typer.Option(metavar="en|zh", help="Language; TINYRL_LANG sets it for good."),
+]
 Rollout = Annotated[
     Path,
     typer.Argument(
@@ -78,13 +82,12 @@ def run(
 
 
 @labs.command("check")
-def lab_check(lab: Lab) -> None:
-    """Grade a lab here and now; exit 1 below full marks.
-
-    The variable TINYRL_LANG chooses the language of what checks say: en or zh.
-    """
+def lab_check(lab: Lab, lang: Lang = None) -> None:
+    """Grade a lab here and now; exit 1 below full marks."""
     from .course import labcheck
+    from .course.asked import speak
 
+    speak(lang)
     raise typer.Exit(labcheck.run(lab))
 
 
@@ -134,24 +137,20 @@ def explain(
     tokens: Annotated[
         int, typer.Option(metavar="T", help="Response length of the examples.")
     ] = 1000,
+    lang: Lang = None,
 ) -> None:
-    """Say what a framework's flags do to the loss, and their traps.
-
-    The variable TINYRL_LANG chooses the language: en or zh.
-    """
+    """Say what a framework's flags do to the loss, and their traps."""
+    from .course.asked import speak
     from .course.words import language
     from .explain import command
 
+    speak(lang)
     raise typer.Exit(command.run(framework, flags or [], tokens, language()))
 
 
 Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="I..VIII", help="Only these groups of questions."),
-]
-Lang = Annotated[
-    str | None,
-    typer.Option(metavar="en|zh", help="Language; TINYRL_LANG sets it for good."),
 ]
 
 
