@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from .logprobs import as_logp, as_mask, number, possible, same_shape
-from .objectives import Level, exp_ratio, one_of, pool
+from .objectives import Level, exp_ratio, of_response, one_of, pool
 from .objectives.inputs import pair, token_advantages
 
 Operation = Literal["none", "truncate", "mask"]
@@ -165,6 +165,8 @@ class Correction:
         log_rho, kept = self._bounded(delta, mask)
         weighs = self.operation != "none" and self.weight == "ratio"
         weight = exp_ratio(log_rho) if weighs else torch.ones_like(delta)
+        if weight.shape != delta.shape:  # one for all tokens of a response
+            weight = torch.where(mask, weight, 1.0)
         if self.veto is not None:
             kept = kept & ~(mask & (delta < math.log(self.veto))).any(1, keepdim=True)
         return weight, kept
@@ -172,7 +174,8 @@ class Correction:
     def _bounded(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         if self.operation == "none":
             return delta, mask
-        log_rho = pool(delta, mask, self.level)
+        alone = self.level == "token"
+        log_rho = delta if alone else of_response(delta, mask, self.level)
         low = -math.inf if not self.lower else math.log(self.lower)
         high = math.inf if self.upper is None else math.log(self.upper)
         if self.operation == "truncate":

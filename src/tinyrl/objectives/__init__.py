@@ -32,7 +32,7 @@ from .clipping import dapo, dr_grpo, grpo, gspo, gspo_token, ppo
 from .gates import clip, soft_gate
 from .health import diagnostics
 from .inputs import one_of
-from .ratios import MAX_LOG_RATIO, Level, at_level, exp_ratio, pool, ratio
+from .ratios import MAX_LOG_RATIO, Level, at_level, exp_ratio, of_response, pool, ratio
 from .view import LossView, Objective
 from .weighting import cispo, reinforce, sapo
 
@@ -53,6 +53,7 @@ __all__ = [
     "grpo",
     "gspo",
     "gspo_token",
+    "of_response",
     "one_of",
     "pool",
     "ppo",

@@ -47,5 +47,10 @@ def pool(d: Tensor, mask: Tensor, level: Level) -> Tensor:
     """`at_level` of checked arrays."""
     if level == "token":
         return d
+    return torch.where(mask, of_response(d, mask, level), 0.0)
+
+
+def of_response(d: Tensor, mask: Tensor, level: Level) -> Tensor:
+    """The log-ratio that the tokens of a response share at this level, `[B, 1]`."""
     total = masked_sum if level == "sequence" else masked_mean
-    return torch.where(mask, total(d, mask, 1)[:, None], 0.0)
+    return total(d, mask, 1)[:, None]
