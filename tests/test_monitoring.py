@@ -139,3 +139,9 @@ def test_a_large_batch_takes_no_more_than_twice_its_own_memory():
         env=fixed,
     )
     assert float(done.stdout) <= 2
+
+
+def test_a_correction_that_is_none_is_refused():
+    roll = torch.full((2, 3), -1.0)
+    with pytest.raises(ValueError, match="correction must be a Correction, not 0"):
+        monitor(roll, roll, correction=0.5)

@@ -97,6 +97,8 @@ def tally(
     """
     if not 0 < number("clip", clip) < math.inf:
         raise ValueError(f"clip must be above 0, not {clip}")
+    if correction is not None and not isinstance(correction, Correction):
+        raise ValueError(f"correction must be a Correction, not {correction!r}")
     roll, train, real = _arrays(logp_rollout, logp_train, mask)
     tokens, T = real.sum(1, dtype=torch.int32), roll.shape[1]
     order = tokens.argsort()  # of like length together: little padding in a block
