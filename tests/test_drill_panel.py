@@ -132,7 +132,10 @@ def test_no_sitting_holds_a_question_twice() -> None:
 def test_where_nothing_is_due_it_says_when() -> None:
     for card in drilling.cards(["VIII"], ["choice"]):
         reviews.remember(reviews.Review(card.key, drilling.EASY, time.time()))
-    assert "Nothing is due before 20" in shown(DrillPanel(["VIII"], ["choice"]))
+    told = shown(DrillPanel(["VIII"], ["choice"]))
+    assert "Nothing is due before 20" in told
+    assert "with ahead=True the cards come now" in told
+    assert len(DrillPanel(["VIII"], ["choice"], ahead=True).cards) == 4
 
 
 @pytest.mark.parametrize(

@@ -178,8 +178,7 @@ def test_a_sitting_asks_no_question_twice_and_says_when_there_is_more() -> None:
     now = time.time()
     reviews.remember(reviews.Review(first, AGAIN, now))
     reviews.remember(reviews.Review(last, EASY, now))
-    keys = {card.key for card in cards(["VIII"], ["open"])}
-    told = drill.summary([1.0, 0.0], keys)
+    told = drill.summary([1.0, 0.0], cards(["VIII"], ["open"]))
     soonest = drill.when(reviews.due_dates(reviews.recall())[first])
     assert f"50% of the points. Next due: {soonest}; new cards left: 2." in told
     long_ago = now - 30 * 86400

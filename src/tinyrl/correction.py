@@ -165,7 +165,7 @@ class Correction:
         log_rho, kept = self._bounded(delta, mask)
         weighs = self.operation != "none" and self.weight == "ratio"
         weight = exp_ratio(log_rho) if weighs else torch.ones_like(delta)
-        if weight.shape != delta.shape:  # one for all tokens of a response
+        if weighs and self.level != "token":  # one for all tokens of a response
             weight = torch.where(mask, weight, 1.0)
         if self.veto is not None:
             kept = kept & ~(mask & (delta < math.log(self.veto))).any(1, keepdim=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tinyrl.course import drilling, interview, reviews
@@ -20,8 +20,8 @@ BEGIN = Words(
 )
 LEAVE = Words(en=" q leaves at any time.", zh="随时可输入 q 退出。")
 NOTHING = Words(
-    en="Nothing is due before {}; with --ahead the cards come now.",
-    zh="{} 之前没有到期的卡片；加 --ahead 可以提前练习。",
+    en="Nothing is due before {}; with {} the cards come now.",
+    zh="{} 之前没有到期的卡片；加上 {} 可以提前练习。",
 )
 NOW = Words(en="now", zh="现在")
 KIND: dict[Kind, Words] = {
@@ -43,24 +43,11 @@ def run(
     *,
     ahead: bool = False,
 ) -> int:
-    """Ask up to `count` cards, those due first; the command's exit status.
-
-    With `ahead`, cards that are not due yet come after those that are.
-    """
+    """Ask up to `count` cards as `begin` chooses them; the command's exit status."""
     terminal = Terminal()
-    cards = {card.key: card for card in drilling.cards(groups, kinds)}
-    due = reviews.due_dates(reviews.recall())
-    waiting = reviews.queue([*cards], due, datetime.now(UTC))
-    new = sum(card not in due for card in waiting)
-    late = len(waiting) - new
-    if ahead:
-        waiting += sorted({*cards} - {*waiting}, key=due.__getitem__)
-    if not waiting:
-        terminal.say(str(NOTHING).format(when(min(due[card] for card in cards))))
-        return 0
-    chosen = [cards[key] for key in drilling.sitting(waiting, count)]
-    begun = str(BEGIN).format(late, new, len(chosen))
-    terminal.say(f"{begun}{LEAVE}")
+    cards = drilling.cards(groups, kinds)
+    chosen, begun = begin(cards, count, ahead, "--ahead")
+    terminal.say(f"{begun}{LEAVE}" if chosen else begun)
     reached = []
     try:
         for i, card in enumerate(chosen, 1):
@@ -78,11 +65,32 @@ def run(
     return 0
 
 
-def summary(reached: Sequence[float], cards: Collection[str]) -> str:
+def begin(
+    cards: Sequence[Card], count: int, ahead: bool, how: str
+) -> tuple[list[Card], str]:
+    """The cards of a sitting, those due first, and a line that says how many there are.
+
+    With `ahead`, cards that are not due yet come after those that are; `how` is what one
+    writes for that, told where nothing is due.
+    """
+    by_key = {card.key: card for card in cards}
+    due = reviews.due_dates(reviews.recall())
+    waiting = reviews.queue([*by_key], due, datetime.now(UTC))
+    new = sum(key not in due for key in waiting)
+    late = len(waiting) - new
+    if ahead:
+        waiting += sorted({*by_key} - {*waiting}, key=due.__getitem__)
+    if not waiting:
+        return [], str(NOTHING).format(when(min(due[key] for key in by_key)), how)
+    chosen = [by_key[key] for key in drilling.sitting(waiting, count)]
+    return chosen, str(BEGIN).format(late, new, len(chosen))
+
+
+def summary(reached: Sequence[float], cards: Sequence[Card]) -> str:
     """What a sitting came to, and when there is more, of all `cards` of its kind."""
     due = reviews.due_dates(reviews.recall())
-    soonest = when(min(due[key] for key in cards if key in due))
-    new = sum(key not in due for key in cards)
+    soonest = when(min(due[card.key] for card in cards if card.key in due))
+    new = sum(card.key not in due for card in cards)
     return str(DONE).format(len(reached), sum(reached) / len(reached), soonest, new)
 
 

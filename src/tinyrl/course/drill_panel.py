@@ -9,14 +9,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from string import ascii_lowercase
 from typing import Any
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from tinyrl.course import drilling, interview, questions, reviews
-from tinyrl.course.drill import BEGIN, KIND, NOTHING, summary, when
+from tinyrl.course.drill import KIND, begin, summary
 from tinyrl.course.drilling import KINDS, Card, Kind
 from tinyrl.course.html import html
 from tinyrl.course.panels import rooted, show_with_static
@@ -55,6 +54,7 @@ class DrillPanel:
         kinds: Sequence[Kind] = KINDS,
         count: int = 10,
         generator: random.Random | None = None,
+        ahead: bool = False,
     ) -> None:
         for name, given, known in (("groups", groups, GROUPS), ("kinds", kinds, KINDS)):
             if isinstance(given, str) or not given or set(given) - set(known):
@@ -62,21 +62,14 @@ class DrillPanel:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"count must be a whole number above 0, not {count!r}")
         self.generator = generator or random.Random()
-        cards = {card.key: card for card in drilling.cards(groups, kinds)}
-        self.due = reviews.due_dates(reviews.recall())
-        waiting = reviews.queue([*cards], self.due, datetime.now(UTC))
-        self.all = [*cards]
-        self.cards = [cards[key] for key in drilling.sitting(waiting, count)]
+        self.all = drilling.cards(groups, kinds)
+        self.cards, self.begun = begin(self.all, count, ahead, "ahead=True")
         self.reached: list[float] = []
         self.head, self.body = widgets.HTML(), widgets.VBox()
         self.widget = rooted([widgets.VBox([self.head, self.body])], "tinyrl-drill")
-        new = sum(key not in self.due for key in waiting)
         if self.cards:
-            self.begun = str(BEGIN).format(len(waiting) - new, new, len(self.cards))
             self._ask()
         else:
-            soonest = min(self.due[key] for key in cards)
-            self.begun = str(NOTHING).format(when(soonest))
             self.head.value = html(self.begun)
 
     def show(self) -> None:
@@ -222,7 +215,10 @@ def _places(question: Question) -> str:
 
 
 def drill(
-    groups: Sequence[str] = GROUPS, kinds: Sequence[Kind] = KINDS, count: int = 10
+    groups: Sequence[str] = GROUPS,
+    kinds: Sequence[Kind] = KINDS,
+    count: int = 10,
+    ahead: bool = False,
 ) -> None:
-    """Show a panel with the cards that are due, then new ones."""
-    DrillPanel(groups, kinds, count).show()
+    """Show a panel with the cards that are due, then new ones, then others if `ahead`."""
+    DrillPanel(groups, kinds, count, ahead=ahead).show()
