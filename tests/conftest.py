@@ -1,6 +1,8 @@
 """For all tests: one thread, the same examples every run, and a state folder to ask for."""
 
 import gc
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import settings
 pytest_plugins = ["lab_server"]
 
 torch.set_num_threads(1)  # small models: a second thread only waits, and slows the first
+
+os.environ.pop("TINYRL_LANG", None)  # the reader's; tests read English, or say so
 
 # on a shared machine no example has a time limit
 settings.register_profile("tinyrl", deadline=None, derandomize=True)
@@ -30,6 +34,16 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays: the garbage collector need not look at it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def environment_as_it_was() -> Iterator[None]:
+    """What a test changes for its process, a language say, is not there for the next."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture
