@@ -40,10 +40,10 @@ bench: $(STAMP) ## speed against transformers, verl and TRL, of the panel, of no
 peers: $(PEERS:%=.peers/%/installed) ## TRL and verl, each in .peers/, for the tests that compare
 
 kill-matrix: $(STAMP) ## the checks against known wrong and right answers
-	$(PY) -m tinyrl.course.kill_matrix $(ARGS)
+	$(PY) -m tinyrl.course.checking.kill_matrix $(ARGS)
 
 notebooks: $(STAMP) ## build notebooks/ and labs/ from their sources
-	$(PY) -m tinyrl.course.build $(ARGS)
+	$(PY) -m tinyrl.course.authoring.build $(ARGS)
 
 checkpoints: $(STAMP) ## train the shipped checkpoint again
 	$(PY) -m tinyrl.checkpoints $(ARGS)

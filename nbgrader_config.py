@@ -21,7 +21,7 @@ from nbgrader.preprocessors import (
     OverwriteKernelspec,
 )
 
-from tinyrl.course.preprocessors import HideSecrets, RepairSubmission
+from tinyrl.course.classroom.preprocessors import HideSecrets, RepairSubmission
 
 c = get_config()  # noqa: F821  (traitlets puts it there)
 

@@ -28,7 +28,7 @@ from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.predictions import predict, reveal
-from tinyrl.course.roads import RoadPanel
+from tinyrl.course.panels.roads import RoadPanel
 from tinyrl.exposure import (
     drive, errors_by_position, expected_errors, hazard, local_errors,
     own_prefixes, slip,

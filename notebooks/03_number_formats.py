@@ -27,9 +27,9 @@ from tqdm.auto import tqdm
 from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
 from tinyrl.course import panel, style
-from tinyrl.course.bits import NAMES
+from tinyrl.course.panels.bits import NAMES
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.explorer import BitExplorer
+from tinyrl.course.panels.explorer import BitExplorer
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.formats import FORMATS, neighbours, quantise, round_to, spacing
 from tinyrl.kernels import Kernels, Numerics

@@ -35,11 +35,11 @@ from tinyrl.checkpoints import load
 from tinyrl.collate import Collator
 from tinyrl.course import panel, style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.conversations import (
+from tinyrl.course.experiments.conversations import (
     Mixed, digit_pairs, distance, encoded, laid_out, loss_and_grad, rolled_out,
     row_logp, said_twice, says_right, second_end, trainer_logp)
 from tinyrl.course.predictions import predict, reveal
-from tinyrl.course.wrong_inputs import (
+from tinyrl.course.experiments.wrong_inputs import (
     FAULTS, Fault, compare_inputs, cut_rewards, in_loss, look_alike, measure)
 from tinyrl.metrics import compare
 from tinyrl.model import GPT, GPTConfig

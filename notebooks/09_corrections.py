@@ -30,11 +30,11 @@ import torch
 from tinyrl.checkpoints import load
 from tinyrl.correction import Correction
 from tinyrl.course import style
-from tinyrl.course.caps import CapPanel, plot_errors
+from tinyrl.course.panels.caps import CapPanel, plot_errors
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.enumerated import table, versus, world
+from tinyrl.course.experiments.enumerated import table, versus, world
 from tinyrl.course.predictions import predict, reveal
-from tinyrl.course.runs_panel import QUICK, RunsPanel
+from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.explain import explain
 from tinyrl.metrics import compare, ess, sequence_delta
 from tinyrl.objectives import LossView

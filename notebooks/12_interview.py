@@ -30,11 +30,12 @@ from IPython.display import Markdown
 
 from tinyrl import objectives as O
 from tinyrl.checkpoints import load
-from tinyrl.course import cases, style
+from tinyrl.course import style
+from tinyrl.course.interview import cases
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.drill_panel import drill
+from tinyrl.course.interview.drill_panel import drill
 from tinyrl.course.predictions import predict, reveal
-from tinyrl.course.updates import answered, first_update
+from tinyrl.course.experiments.updates import answered, first_update
 from tinyrl.metrics import compare, ess
 from tinyrl.runs import digest
 from tinyrl.scoring import response_logits, score

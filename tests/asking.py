@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinyrl.course.checks import CheckFailed, check
+from tinyrl.course.checking.checks import CheckFailed, check
 
 Answer = Callable[..., Any]
 

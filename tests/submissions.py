@@ -8,7 +8,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from adversaries.students import answered, cell
-from tinyrl.course import labs, notebooks
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import labs
 from tinyrl.course.notebooks import grade_id, role
 
 NAME = "lab01_two_policies"

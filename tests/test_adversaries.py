@@ -23,7 +23,9 @@ from nbformat import NotebookNode
 
 import adversaries.edits  # noqa: F401 (they join the class)
 from adversaries.students import ALL, CLASS, Student
-from tinyrl.course import build, notebooks, regrade
+from tinyrl.course import notebooks
+from tinyrl.course.authoring import build
+from tinyrl.course.classroom import regrade
 
 ROOT = Path(__file__).parents[1]
 LAB = "lab01_two_policies"
@@ -110,7 +112,7 @@ def grade_some(
     second = [
         sys.executable,
         "-m",
-        "tinyrl.course.regrade",
+        "tinyrl.course.classroom.regrade",
         LAB,
         "--apply",
         f"--seed={SEED}",

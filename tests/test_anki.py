@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyrl.course import anki, card_pictures, questions
+from tinyrl.course.interview import anki, card_pictures, questions
 from tinyrl.course.words import set_language
 
 BANK = questions.load()

@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 
 from tinyrl.checkpoints import load
-from tinyrl.course.atlas import AGE, ENTRIES, Entry, Sighting, survey
-from tinyrl.course.atlas_inputs import converse, converse_in_turns, inputs
-from tinyrl.course.atlas_table import AtlasTable, numbers, said
-from tinyrl.course.conversations import encoded
+from tinyrl.course.experiments.atlas import AGE, ENTRIES, Entry, Sighting, survey
+from tinyrl.course.experiments.atlas_inputs import converse, converse_in_turns, inputs
+from tinyrl.course.experiments.conversations import encoded
 from tinyrl.course.labels import LABELS, linked
+from tinyrl.course.panels.atlas_table import AtlasTable, numbers, said
 from tinyrl.logprobs import token_logp
 from tinyrl.metrics import compare
 from tinyrl.scoring import response_logits, score

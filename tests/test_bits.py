@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from number_formats import INTEGERS, SMALL, every_number
-from tinyrl.course import explorer as explorer_module
-from tinyrl.course.bits import NAMES, Stored, fate, overview
-from tinyrl.course.explorer import BitExplorer
+from tinyrl.course.panels import explorer as explorer_module
+from tinyrl.course.panels.bits import NAMES, Stored, fate, overview
+from tinyrl.course.panels.explorer import BitExplorer
 from tinyrl.formats import FORMATS, FormatName
 
 names = st.sampled_from(list(FORMATS))

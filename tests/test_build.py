@@ -16,8 +16,9 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from tinyrl.course import build, notebooks, sources
-from tinyrl.course.build import RELEASED
+from tinyrl.course import notebooks, sources
+from tinyrl.course.authoring import build
+from tinyrl.course.authoring.build import RELEASED
 from tinyrl.course.sources import BuildError
 
 ROOT = Path(__file__).parents[1]
@@ -95,7 +96,7 @@ def made(built: Path) -> dict[Path, str]:
 def command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The builder as `make` runs it, from an environment that is not activated."""
     bare = {**os.environ, "PATH": os.defpath}
-    run = [sys.executable, "-m", "tinyrl.course.build", *arguments]
+    run = [sys.executable, "-m", "tinyrl.course.authoring.build", *arguments]
     return subprocess.run(run, cwd=root, env=bare, capture_output=True, text=True)
 
 

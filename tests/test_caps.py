@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tinyrl.correction import Correction
-from tinyrl.course import caps as caps_module
-from tinyrl.course import panels as panels_module
-from tinyrl.course.caps import CAPS, TICKS, CapPanel, bounded, plot_errors
-from tinyrl.course.enumerated import world
+from tinyrl.course.experiments.enumerated import world
+from tinyrl.course.panels import caps as caps_module
+from tinyrl.course.panels import mismatch as panels_module
+from tinyrl.course.panels.caps import CAPS, TICKS, CapPanel, bounded, plot_errors
 
 
 def made(**start: object) -> CapPanel:

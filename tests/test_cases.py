@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyrl.course.cases import FAULTS, LABELS, Traces, case, traces
+from tinyrl.course.interview.cases import FAULTS, LABELS, Traces, case, traces
 from tinyrl.course.words import set_language
 
 ROOT = Path(__file__).resolve().parents[1]

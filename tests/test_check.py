@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from asking import Answer, failure, token_delta
-from tinyrl.course.checks import NotAttempted, check
+from tinyrl.course.checking.checks import NotAttempted, check
+from tinyrl.course.checking.judging import Known, walk
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import Known, walk
 from tinyrl.course.words import set_language
 
 pytestmark = pytest.mark.usefixtures("own_state")

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tinyrl.course.checking.judging import Known, judge, walk
 from tinyrl.course.exercise import Case, Exercise
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import Known, judge, walk
 from tinyrl.course.words import Words
 
 Answer = Callable[..., Any]

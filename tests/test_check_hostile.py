@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from asking import Answer, failure, token_delta
-from tinyrl.course import attempt as attempt_module
-from tinyrl.course.attempt import attempt
+from tinyrl.course.checking import attempt as attempt_module
+from tinyrl.course.checking.attempt import attempt
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import judge
 from tinyrl.logprobs import masked_mean as library_masked_mean
 
 pytestmark = pytest.mark.usefixtures("own_state")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tinyrl.course.checking.judging import Known, judge, walk
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import Known, judge, walk
 
 EXERCISES = [exercise.name for lab in LABS.values() for exercise in lab]
 SETTINGS: dict[str, Callable[[], object]] = {

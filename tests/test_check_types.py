@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from asking import Answer
-from tinyrl.course import complaints
+from tinyrl.course.checking import complaints
+from tinyrl.course.checking.judging import Known, walk
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import Known, walk
 
 BOTH, PLACES, FIRST, ENDS, KEPT, STEP = (
     find(name).reference

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tinyrl.course.conversations import (
+from tinyrl.course.experiments.conversations import (
     BETA,
     KINDS,
     TOKENIZER,

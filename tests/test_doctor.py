@@ -17,8 +17,9 @@ from nbformat import NotebookNode
 
 from adversaries.students import cell, own
 from submissions import ANSWERS, LAB, NAME, assert_gradable, good, save, strip_all
-from tinyrl.course import doctor, notebooks
-from tinyrl.course.repair import repaired
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import doctor
+from tinyrl.course.classroom.repair import repaired
 
 Damage = Callable[[NotebookNode], object]
 

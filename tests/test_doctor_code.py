@@ -10,7 +10,8 @@ import pytest
 
 from adversaries.students import cell, own
 from submissions import LAB, good, save
-from tinyrl.course import doctor, notebooks
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import doctor
 
 
 def kinds(folder: Path, code: str) -> list[str]:

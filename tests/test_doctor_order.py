@@ -14,12 +14,13 @@ from nbformat import NotebookNode
 
 from adversaries.students import cell, own
 from submissions import LAB, NAME, assert_gradable, good, save, strip_all
-from tinyrl.course import doctor, notebooks
-from tinyrl.course.grading import grade
-from tinyrl.course.kept import is_kept
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import doctor
+from tinyrl.course.classroom.grading import grade
+from tinyrl.course.classroom.kept import is_kept
+from tinyrl.course.classroom.preprocessors import RepairSubmission
+from tinyrl.course.classroom.repair import repaired
 from tinyrl.course.notebooks import grade_id
-from tinyrl.course.preprocessors import RepairSubmission
-from tinyrl.course.repair import repaired
 
 
 def move(nb: NotebookNode, name: str, to: int) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import ipywidgets as widgets
 import pytest
 
-from tinyrl.course import drilling, questions, reviews
-from tinyrl.course.drill_panel import DrillPanel
-from tinyrl.course.drills import DRILLS
+from tinyrl.course.interview import drilling, questions, reviews
+from tinyrl.course.interview.drill_panel import DrillPanel
+from tinyrl.course.interview.drills import DRILLS
 
 BANK = questions.load()
 

@@ -12,7 +12,7 @@ from lab_window import Lab
 
 pytestmark = BROWSER
 DRILL = """
-from tinyrl.course.drill_panel import drill
+from tinyrl.course.interview.drill_panel import drill
 drill(groups=["III"], kinds=["numeric"], count=1)
 """
 

@@ -16,9 +16,18 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tinyrl import cli
-from tinyrl.course import drill, drilling, mock, questions, reviews
-from tinyrl.course.drilling import AGAIN, EASY, GOOD, HARD, KINDS, cards, number, options
-from tinyrl.course.questions import GROUPS
+from tinyrl.course.interview import drill, drilling, mock, questions, reviews
+from tinyrl.course.interview.drilling import (
+    AGAIN,
+    EASY,
+    GOOD,
+    HARD,
+    KINDS,
+    cards,
+    number,
+    options,
+)
+from tinyrl.course.interview.questions import GROUPS
 from tinyrl.course.words import Words
 
 BANK = questions.load()
@@ -222,7 +231,8 @@ def test_bad_requests_are_refused_in_a_line(
 
 
 def test_every_line_for_people_is_in_both_languages() -> None:
-    from tinyrl.course import anki, drill, drill_panel, interview, terminal
+    from tinyrl.course.interview import anki, drill, drill_panel, terminal
+    from tinyrl.course.interview import asking as interview
 
     for module in (
         drilling,

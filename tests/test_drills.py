@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from plain_drills import ANSWERS, numbers
-from tinyrl.course import drills
-from tinyrl.course.drilling import number
-from tinyrl.course.drills import DRILLS, Drill, Task
-from tinyrl.course.drills.drawing import drill, power, task
-from tinyrl.course.question_files import figures
+from tinyrl.course.authoring.question_files import figures
+from tinyrl.course.interview import drills
+from tinyrl.course.interview.drilling import number
+from tinyrl.course.interview.drills import DRILLS, Drill, Task
+from tinyrl.course.interview.drills.drawing import drill, power, task
 from tinyrl.course.words import Words
 
 SEEDS = range(30)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from test_mock import Script
-from tinyrl.course import drilling, interview, questions
-from tinyrl.course.drilling import Card
-from tinyrl.course.drills import DRILLS
-from tinyrl.course.questions import Text
+from tinyrl.course.interview import asking as interview
+from tinyrl.course.interview import drilling, questions
+from tinyrl.course.interview.drilling import Card
+from tinyrl.course.interview.drills import DRILLS
+from tinyrl.course.interview.questions import Text
 
 BANK = questions.load()
 

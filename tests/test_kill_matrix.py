@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinyrl.course import kill_matrix
+from tinyrl.course.checking import kill_matrix
 from tinyrl.course.exercise import Exercise
 from tinyrl.course.exercises import LABS, find
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from lab_sources import lab, solution
 from number_formats import NUMPY, every_number
+from tinyrl.course.checking.judging import Known, judge, walk
+from tinyrl.course.checking.observing import truth, within
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import Known, judge, walk
-from tinyrl.course.observing import truth, within
 from tinyrl.formats import quantise
 
 LAB = "lab03_number_formats"

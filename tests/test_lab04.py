@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from lab_sources import lab
 from tinyrl.attention import LOWEST, attend
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercise import Function
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import judge
 from tinyrl.formats import FORMATS, FormatName, quantise
 from tinyrl.kernels import Kernels, Numerics, make
 from tinyrl.positions import places

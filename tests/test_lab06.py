@@ -19,8 +19,8 @@ from transformers import (
 
 from lab_sources import lab
 from lab_truths import close, draw, seeds
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import judge
 from tinyrl.sampling import Sampler, occurred
 
 NO_IDS = torch.zeros(1, 1, dtype=torch.long)

@@ -15,8 +15,8 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss
 
 from lab_sources import lab
 from lab_truths import close, draw, seeds
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import judge
 from tinyrl.moe import Routes, balance_loss, router_kl
 
 

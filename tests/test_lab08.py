@@ -16,8 +16,8 @@ from torch import Tensor
 from lab_sources import lab
 from lab_truths import close, draw, seeds
 from tinyrl import advantages, objectives
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import judge
 from tinyrl.objectives import aggregation
 
 

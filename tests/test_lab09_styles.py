@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import judge
 
 
 def ess_in_numpy(weight: Tensor, mask: Tensor) -> Any:

@@ -14,8 +14,8 @@ from lab_sources import lab
 from lab_truths import close, draw, seeds
 from tinyrl.agreement import TopK, top_k_agreement
 from tinyrl.correction import Correction
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import LABS, find
-from tinyrl.course.judging import judge
 from tinyrl.intervals import percentile
 from tinyrl.monitoring import apart, monitor
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from lab_sources import ROOT, each, each_lab, lab, solution, solutions
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercise import Exercise
 from tinyrl.course.exercises import LABS, lab_of
-from tinyrl.course.judging import judge
 
 
 @each_lab

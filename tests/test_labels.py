@@ -9,10 +9,10 @@ import torch
 from tinyrl.checkpoints import load
 from tinyrl.collate import Collator
 from tinyrl.course.citations import CITATION
-from tinyrl.course.controls import Setting, make_input
 from tinyrl.course.labels import K3_READINGS, LABELS, METRICS, linked, reading
-from tinyrl.course.panels import panel
-from tinyrl.course.readout import UNSEEN, explain
+from tinyrl.course.panels.controls import Setting, make_input
+from tinyrl.course.panels.mismatch import panel
+from tinyrl.course.panels.readout import UNSEEN, explain
 from tinyrl.course.words import set_language
 from tinyrl.metrics import Mismatch, compare
 from tinyrl.model import GPT, GPTConfig

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tinyrl.course import doctor, labs, notebooks
-from tinyrl.course.labs import Lab
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import doctor, labs
+from tinyrl.course.classroom.labs import Lab
+from tinyrl.course.classroom.repair import repaired
 from tinyrl.course.notebooks import is_test
-from tinyrl.course.repair import repaired
 
 NAME = "lab01_two_policies"
 (LAB,) = (lab for lab in labs.released() if lab.name == NAME)

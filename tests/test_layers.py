@@ -14,6 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 
+from tinyrl import course
 from tinyrl.course.sources import parse
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +30,21 @@ LAYERS = [
     *("exposure", "checkpoints", "plain", "runs", "sweeps"),
     *("diagnosis", "course"),
     "cli",
+]
+COURSE = [  # the same inside the course
+    *(
+        "words",
+        "streams",
+        "printing",
+        "saving",
+        "notebooks",
+        "citations",
+        "html",
+        "sources",
+    ),
+    *("journal", "records", "card", "style", "syllabus", "labels", "claims", "predictions"),
+    *("exercise", "exercises", "outline", "environment", "execute"),
+    *("experiments", "panels", "checking", "interview", "authoring", "classroom"),
 ]
 MODULES = sorted(p for p in SRC.rglob("*.py") if p != SRC / "__init__.py")
 PYTHON = [
@@ -46,12 +62,16 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def layer(module: Path) -> str:
-    return module.relative_to(SRC).parts[0].removesuffix(".py")
+def layer(module: Path, within: Path = SRC) -> str:
+    return module.relative_to(within).parts[0].removesuffix(".py")
 
 
-def imported(module: Path, source: str) -> Iterator[tuple[int, str]]:
-    """Line and layer of each import of tinyrl, wherever in the file it stands."""
+COURSE_MODULES = [m for m in MODULES if layer(m) == "course" and m.parent != SRC / "course"]
+COURSE_MODULES += [m for m in (SRC / "course").glob("*.py") if m.name != "__init__.py"]
+
+
+def imported(module: Path, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Line and parts of the name of each import of tinyrl, wherever in a file it stands."""
     package = ["tinyrl", *module.relative_to(SRC).parts[:-1]]
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
@@ -63,7 +83,7 @@ def imported(module: Path, source: str) -> Iterator[tuple[int, str]]:
             names = [f"{start}.{alias.name}" for alias in node.names]
         for parts in (dotted.split(".") for dotted in names):
             if parts[0] == "tinyrl" and len(parts) > 1 and not parts[1].startswith("__"):
-                yield node.lineno, parts[1]
+                yield node.lineno, parts[1:]
 
 
 def too_high(module: Path, source: str) -> list[str]:
@@ -71,8 +91,23 @@ def too_high(module: Path, source: str) -> list[str]:
     mine = LAYERS.index(layer(module))
     return [
         f"{name(module)}:{line} uses {used}"
-        for line, used in imported(module, source)
+        for line, (used, *_) in imported(module, source)
         if used not in LAYERS or LAYERS.index(used) > mine
+    ]
+
+
+def too_high_in_course(module: Path, source: str) -> list[str]:
+    """The same between the parts of the course, functions it offers at its top included."""
+    mine = COURSE.index(layer(module, SRC / "course"))
+    parts = [
+        (line, course._HOME.get(used[1], used[1]).split(".")[0])
+        for line, used in imported(module, source)
+        if used[0] == "course"
+    ]
+    return [
+        f"{name(module)}:{line} uses {part}"
+        for line, part in parts
+        if part not in COURSE or COURSE.index(part) > mine
     ]
 
 
@@ -80,6 +115,12 @@ def too_high(module: Path, source: str) -> list[str]:
 def test_a_file_uses_only_those_above_it(module: Path) -> None:
     assert layer(module) in LAYERS, "give the new file its place in LAYERS"
     assert too_high(module, module.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("module", COURSE_MODULES, ids=name)
+def test_a_part_of_the_course_uses_only_those_above_it(module: Path) -> None:
+    assert layer(module, SRC / "course") in COURSE, "give the new file its place in COURSE"
+    assert too_high_in_course(module, module.read_text("utf-8")) == []
 
 
 def test_the_package_lists_its_layers_in_their_order() -> None:
@@ -109,6 +150,21 @@ def test_the_layer_test_sees_every_way_to_import(line: str) -> None:
     )
     assert found.endswith("uses course")
     assert too_high(SRC / "cli.py", line) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from tinyrl.course import check",
+        "from tinyrl.course import checking",
+        "from tinyrl.course.checking.checks import check",
+        "from ..checking import checks",
+    ],
+)
+def test_the_layer_test_sees_into_the_course(line: str) -> None:
+    (found,) = too_high_in_course(SRC / "course/panels/x.py", line)
+    assert found.endswith("uses checking")
+    assert too_high_in_course(SRC / "course/interview/x.py", line) == []
 
 
 def test_importing_tinyrl_is_cheap() -> None:

@@ -23,8 +23,8 @@ from nbformat import NotebookNode
 from tornado.web import HTTPError
 
 from tinyrl.course import notebooks
-from tinyrl.course.build import RELEASED
-from tinyrl.course.preprocessors import HideSecrets, split_lines
+from tinyrl.course.authoring.build import RELEASED
+from tinyrl.course.classroom.preprocessors import HideSecrets, split_lines
 from tinyrl.course.sources import parse
 
 ROOT = Path(__file__).parents[1]
@@ -109,8 +109,13 @@ def test_jupytext_shows_no_secret_whatever_lies_beside_the_release(
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheel and sdist, built from a copy of the whole working tree, secrets included."""
     folder = tmp_path_factory.mktemp("built")
-    skip = (".*", "*.egg-info", "build", "dist", "artifacts", "classroom", "__pycache__")
-    shutil.copytree(ROOT, folder / "tree", ignore=shutil.ignore_patterns(*skip))
+    made = {"build", "dist", "artifacts", "classroom"}  # what git ignores at the root
+    everywhere = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
+
+    def skip(of: str, names: list[str]) -> set[str]:
+        return everywhere(of, names) | (made if Path(of) == ROOT else set())
+
+    shutil.copytree(ROOT, folder / "tree", ignore=skip)
     command = [sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel"]
     done = subprocess.run(
         [*command, "--outdir", folder], cwd=folder / "tree", capture_output=True, text=True
@@ -136,7 +141,7 @@ def test_neither_wheel_nor_sdist_holds_a_secret(built: Path) -> None:
     for kind in ("wheel: ", "sdist: "):
         names = [name for name in texts if name.startswith(kind)]
         assert any(
-            name.endswith("course/released/lab01_two_policies.ipynb") for name in names
+            name.endswith("classroom/released/lab01_two_policies.ipynb") for name in names
         )
         assert not any(
             f"/{folder}/" in name for folder in ("solutions", "tests") for name in names

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tinyrl.course import mock, questions, reviews
-from tinyrl.course.drilling import AGAIN
-from tinyrl.course.questions import TITLES
+from tinyrl.course.interview import mock, questions, reviews
+from tinyrl.course.interview.drilling import AGAIN
+from tinyrl.course.interview.questions import TITLES
 
 BANK = questions.load()
 
@@ -120,7 +120,7 @@ def test_when_the_time_is_over_the_rest_is_left_out(
 
 
 def test_a_debugging_question_is_judged_by_what_was_injected() -> None:
-    from tinyrl.course.cases import FAULTS, case
+    from tinyrl.course.interview.cases import FAULTS, case
 
     drawn = case(random.Random(5))
     for i, letter in enumerate("abcd"):

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from attacks import ATTACKS, HELPERS
 from lab_sources import each, solution
+from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercise import Exercise
 from tinyrl.course.exercises import find
-from tinyrl.course.judging import judge
 
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,

@@ -20,11 +20,13 @@ import pytest
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.validator import Validator
 
-from tinyrl.course import build, grading, labcheck, labs, notebooks, sources
+from tinyrl.course import notebooks, sources
+from tinyrl.course.authoring import build
+from tinyrl.course.checking.remote import Process
+from tinyrl.course.checking.template import FORKS, Template
+from tinyrl.course.classroom import grading, labcheck, labs
 from tinyrl.course.exercises import LABS
 from tinyrl.course.notebooks import grade_id, is_test, role
-from tinyrl.course.remote import Process
-from tinyrl.course.template import FORKS, Template
 
 ROOT = Path(__file__).parents[1]
 NAMES = [lab.name for lab in labs.released()]

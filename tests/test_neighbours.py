@@ -6,7 +6,8 @@ from pathlib import Path
 
 import jupytext
 
-from tinyrl.course import build, sources
+from tinyrl.course import sources
+from tinyrl.course.authoring import build
 
 
 def test_lessons_link_to_those_before_and_after_them() -> None:

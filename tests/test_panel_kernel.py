@@ -14,7 +14,7 @@ model = GPT(GPTConfig(), torch.Generator().manual_seed(0))""",
     "p = panel(model, CumSum(n=5), sequences=8)\np",
     """p.controls.inputs["rollout"]["numerics.weights"].value = "int4"
 print(repr(p.view.mismatch.k3), p.view.numbers.value)""",
-    """import tinyrl.course.panels as panels
+    """import tinyrl.course.panels.mismatch as panels
 def broken(*a, **k): raise RuntimeError("boom")
 panels.compare = broken
 p.controls.inputs["rollout"]["numerics.weights"].value = "int8"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from tinyrl.course import panels
-from tinyrl.course.controls import SIDES, Setting
 from tinyrl.course.labels import LABELS
-from tinyrl.course.panels import MismatchPanel, panel
-from tinyrl.course.readout import ORDER
+from tinyrl.course.panels import mismatch as panels
+from tinyrl.course.panels.controls import SIDES, Setting
+from tinyrl.course.panels.mismatch import MismatchPanel, panel
+from tinyrl.course.panels.readout import ORDER
 from tinyrl.metrics import Mismatch, compare
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.scoring import score

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from adversaries.students import cell, own
 from submissions import good, save
-from tinyrl.course import doctor, grading, labcheck, regrade
-from tinyrl.course.grading import Mark, Marks
+from tinyrl.course.classroom import doctor, grading, labcheck, regrade
+from tinyrl.course.classroom.grading import Mark, Marks
+from tinyrl.course.classroom.regrade import Result
 from tinyrl.course.printing import console, plain
-from tinyrl.course.regrade import Result
 
 STRANGE = "\ud800[/red]\x1b[2J\u202e]\n\r=1+1 [bold]"
 anything = st.text(st.characters(exclude_categories=()))
@@ -67,7 +67,8 @@ def test_the_doctor_speaks_on_a_terminal_that_knows_little(
     folder = tmp_path / "实验"
     folder.mkdir()
     save(folder, good())
-    code = "import sys; from tinyrl.course import doctor; sys.exit(doctor.run(sys.argv[1]))"
+    code = "import sys; from tinyrl.course.classroom.doctor import run; "
+    code += "sys.exit(run(sys.argv[1]))"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder)], env=environment, capture_output=True

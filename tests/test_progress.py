@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinyrl.course import check, coach, hint, progress, records, set_language, solution
-from tinyrl.course.checks import CheckFailed
+from tinyrl.course import check, hint, progress, records, set_language, solution
+from tinyrl.course.checking import coach
+from tinyrl.course.checking.checks import CheckFailed
 from tinyrl.course.exercises import LABS, find
 from tinyrl.course.records import Record, path, recall, remember, standing
 

@@ -10,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tinyrl.course import question_files, questions
+from tinyrl.course.authoring import question_files
+from tinyrl.course.authoring.cited_claims import CitedError, claims_of, filled, in_words
+from tinyrl.course.authoring.question_files import (
+    QuestionError,
+    figures,
+    flat,
+    right_is_longest,
+)
 from tinyrl.course.citations import linked_markdown
-from tinyrl.course.cited_claims import CitedError, claims_of, filled, in_words
-from tinyrl.course.question_files import QuestionError, figures, flat, right_is_longest
-from tinyrl.course.questions import GROUPS, TITLES, Question, Text
+from tinyrl.course.interview import questions
+from tinyrl.course.interview.questions import GROUPS, TITLES, Question, Text
 from tinyrl.course.syllabus import load
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,12 +14,13 @@ import torch
 from sqlalchemy.exc import OperationalError
 
 from submissions import LAB, NAME, good, save
-from tinyrl.course import grading, judging, regrade
-from tinyrl.course.classroom import CannotRegrade, Course
+from tinyrl.course.checking import judging
+from tinyrl.course.checking.remote import NoProcess, Process
+from tinyrl.course.classroom import grading, regrade
+from tinyrl.course.classroom.folders import CannotRegrade, Course
+from tinyrl.course.classroom.grading import Mark, Marks
 from tinyrl.course.exercises import find
-from tinyrl.course.grading import Mark, Marks
 from tinyrl.course.notebooks import grade_id, is_test
-from tinyrl.course.remote import NoProcess, Process
 
 TESTS = [grade_id(c) or "" for c in LAB.notebook.cells if is_test(c)]
 

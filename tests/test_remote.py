@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tinyrl.course import remote, wire
-from tinyrl.course.attempt import AsksKeyboard, OutOfTime
-from tinyrl.course.remote import Ended, Notebook, RemoteFunction
+from tinyrl.course.checking import remote, wire
+from tinyrl.course.checking.attempt import AsksKeyboard, OutOfTime
+from tinyrl.course.checking.remote import Ended, Notebook, RemoteFunction
 
 HONEST = """
 import torch

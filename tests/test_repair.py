@@ -13,10 +13,11 @@ from nbformat import NotebookNode
 
 from adversaries.students import cell, own
 from submissions import LAB, assert_gradable, good, save, strip_all
-from tinyrl.course import doctor, notebooks
-from tinyrl.course.kept import is_kept
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import doctor
+from tinyrl.course.classroom.kept import is_kept
+from tinyrl.course.classroom.repair import repaired
 from tinyrl.course.notebooks import grade_id
-from tinyrl.course.repair import repaired
 
 HACK = "_check = lambda *a: None\nprint('right')"
 

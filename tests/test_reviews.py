@@ -13,8 +13,8 @@ from pathlib import Path
 import fsrs
 import pytest
 
-from tinyrl.course import reviews
-from tinyrl.course.reviews import Review, due_dates, queue, recall, remember
+from tinyrl.course.interview import reviews
+from tinyrl.course.interview.reviews import Review, due_dates, queue, recall, remember
 
 DAY = 86400.0
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_told(
 
 WRITER = """
 import sys
-from tinyrl.course.reviews import Review, remember
+from tinyrl.course.interview.reviews import Review, remember
 for i in range(10**9):
     assert remember(Review(sys.argv[1], 3, float(i))) is None
     print(i, flush=True)

@@ -10,9 +10,9 @@ from dataclasses import fields
 import pytest
 import torch
 
-from tinyrl.course import panels as panels_module
-from tinyrl.course import roads as roads_module
-from tinyrl.course.roads import RoadPanel, Roads
+from tinyrl.course.panels import mismatch as panels_module
+from tinyrl.course.panels import roads as roads_module
+from tinyrl.course.panels.roads import RoadPanel, Roads
 from tinyrl.exposure import drive
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.tasks import EvenRoad

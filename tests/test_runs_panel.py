@@ -12,10 +12,16 @@ import torch
 
 from tinyrl.checkpoints import load as checkpoint
 from tinyrl.correction import Correction
-from tinyrl.course import runs_panel
-from tinyrl.course.run_plots import LOWEST, RunsFigure, plot_runs, spread_of, trailing
-from tinyrl.course.run_table import rows, told
-from tinyrl.course.runs_panel import DEFAULT, STACKS, RunsPanel
+from tinyrl.course.panels import runs_panel
+from tinyrl.course.panels.run_plots import (
+    LOWEST,
+    RunsFigure,
+    plot_runs,
+    spread_of,
+    trailing,
+)
+from tinyrl.course.panels.run_table import rows, told
+from tinyrl.course.panels.runs_panel import DEFAULT, STACKS, RunsPanel
 from tinyrl.objectives import LossView
 from tinyrl.recipe import Recipe
 from tinyrl.runs import OBJECTIVES, Settings

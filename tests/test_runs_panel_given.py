@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tinyrl.checkpoints import load as checkpoint
-from tinyrl.course.runs_panel import RunsPanel
+from tinyrl.course.panels.runs_panel import RunsPanel
 from tinyrl.recipe import Recipe
 from tinyrl.runs import Settings
 from tinyrl.sweeps import Runs, experiment

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tinyrl.checkpoints import load
 from tinyrl.recipe import Recipe
 from tinyrl.tasks import CumSum
-from tinyrl.course.runs_panel import QUICK, RunsPanel
+from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 base = replace(QUICK, steps=1000, recipe=Recipe(groups=2, group_size=4), prompts=16)
 p = RunsPanel(load(), CumSum(), base=base, seeds=1)
 p"""

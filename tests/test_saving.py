@@ -15,7 +15,8 @@ import pytest
 
 from adversaries.students import cell, own
 from submissions import NAME, assert_gradable, good, save, strip_all
-from tinyrl.course import doctor, notebooks, saving
+from tinyrl.course import notebooks, saving
+from tinyrl.course.classroom import doctor
 
 HALF = "\ud800"  # of a character: JSON can hold it, UTF-8 cannot
 

@@ -7,7 +7,14 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from tinyrl.course.sights import BLIND, DROWNED, SEES, draw_sights, sight, sights
+from tinyrl.course.experiments.sights import (
+    BLIND,
+    DROWNED,
+    SEES,
+    draw_sights,
+    sight,
+    sights,
+)
 from tinyrl.intervals import Interval
 
 

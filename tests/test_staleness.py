@@ -12,7 +12,7 @@ import pytest
 
 from tinyrl.checkpoints import load
 from tinyrl.correction import Correction
-from tinyrl.course.runs_panel import QUICK
+from tinyrl.course.panels.runs_panel import QUICK
 from tinyrl.sweeps import experiment, paired, spread
 from tinyrl.tasks import CumSum
 

@@ -16,8 +16,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from tinyrl.course import reviews
-from tinyrl.course.terminal import SPEAK, Left, Terminal, broken
+from tinyrl.course.interview import reviews
+from tinyrl.course.interview.terminal import SPEAK, Left, Terminal, broken
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .course.streams import make_readable
+from tinyrl.course.streams import make_readable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 labs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -75,7 +75,7 @@ def run(
     ] = 600,
 ) -> None:
     """Execute notebooks in a real kernel. Without a name: all of notebooks/."""
-    from .course import execute
+    from tinyrl.course import execute
 
     paths = [Path("notebooks")] if notebooks is None else notebooks
     raise typer.Exit(execute.run(paths, output=output, timeout=timeout))
@@ -84,8 +84,8 @@ def run(
 @labs.command("check")
 def lab_check(lab: Lab, lang: Lang = None) -> None:
     """Grade a lab here and now; exit 1 below full marks."""
-    from .course import labcheck
-    from .course.asked import speak
+    from tinyrl.course.classroom import labcheck
+    from tinyrl.course.interview.asked import speak
 
     speak(lang)
     raise typer.Exit(labcheck.run(lab))
@@ -102,7 +102,7 @@ def lab_doctor(
 
     Copied, moved, stripped or converted cells, edited tests, a wrong kernel ...
     """
-    from .course import doctor
+    from tinyrl.course.classroom import doctor
 
     raise typer.Exit(doctor.run(lab, fix))
 
@@ -117,7 +117,7 @@ def diagnose(
     ] = None,
 ) -> None:
     """Say how far two policies' logprobs are apart, and why."""
-    from .diagnosis import command
+    from tinyrl.diagnosis import command
 
     raise typer.Exit(command.run(rollout, train, mask))
 
@@ -140,9 +140,9 @@ def explain(
     lang: Lang = None,
 ) -> None:
     """Say what a framework's flags do to the loss, and their traps."""
-    from .course.asked import speak
-    from .course.words import language
-    from .explain import command
+    from tinyrl.course.interview.asked import speak
+    from tinyrl.course.words import language
+    from tinyrl.explain import command
 
     speak(lang)
     raise typer.Exit(command.run(framework, flags or [], tokens, language()))
@@ -171,8 +171,8 @@ def drill(
     """
     import random
 
-    from .course import drill
-    from .course.asked import groups, kinds, speak
+    from tinyrl.course.interview import drill
+    from tinyrl.course.interview.asked import groups, kinds, speak
 
     speak(lang)
     raise typer.Exit(
@@ -193,8 +193,8 @@ def mock(
     """
     import random
 
-    from .course import mock
-    from .course.asked import speak
+    from tinyrl.course.interview import mock
+    from tinyrl.course.interview.asked import speak
 
     speak(lang)
     raise typer.Exit(mock.run(minutes, random.Random()))
@@ -208,8 +208,8 @@ def export_anki(
     lang: Lang = None,
 ) -> None:
     """The 70 questions as an Anki deck, with pictures."""
-    from .course import anki
-    from .course.asked import speak
+    from tinyrl.course.interview import anki
+    from tinyrl.course.interview.asked import speak
 
     speak(lang)
     raise typer.Exit(anki.run(deck))

@@ -174,8 +174,8 @@ def redefined_check(nb: NotebookNode, answers: Answers) -> NotebookNode:
 @student(ALL, nbgrader_fails="fooled", said="right only there")
 def patched_module(nb: NotebookNode, answers: Answers) -> NotebookNode:
     nb = answered(nb, wrong(answers))
-    code = "import tinyrl.course, tinyrl.course.checks\n"
-    code += "tinyrl.course.check = tinyrl.course.checks.check = lambda *a, **k: None\n"
+    code = "import tinyrl.course as c, tinyrl.course.checking.checks as checks\n"
+    code += "c.check = checks.check = lambda *a, **k: None\n"
     nb.cells.insert(0, own(code))
     return nb
 

@@ -9,23 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tinyrl.course.checks import CheckFailed, NotAttempted, check
+    from tinyrl.course.checking.checks import CheckFailed, NotAttempted, check
+    from tinyrl.course.checking.coach import hint, progress, solution
     from tinyrl.course.claims import ClaimFailed, claim
-    from tinyrl.course.coach import hint, progress, solution
-    from tinyrl.course.panels import panel
+    from tinyrl.course.panels.mismatch import panel
     from tinyrl.course.words import set_language
 
 # A file is never called like a function in it: importing the file would hide the function.
 _HOME = {
-    "check": "checks",
-    "CheckFailed": "checks",
-    "NotAttempted": "checks",
-    "hint": "coach",
-    "solution": "coach",
-    "progress": "coach",
+    "check": "checking.checks",
+    "CheckFailed": "checking.checks",
+    "NotAttempted": "checking.checks",
+    "hint": "checking.coach",
+    "solution": "checking.coach",
+    "progress": "checking.coach",
     "claim": "claims",
     "ClaimFailed": "claims",
-    "panel": "panels",
+    "panel": "panels.mismatch",
     "set_language": "words",
 }
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from .words import Words
+from tinyrl.course.words import Words
 
 PYTHON = (3, 11)
 MEMORY_GIB = 1.5  # a notebook of the course stays below 1 GiB; the rest is JupyterLab's

@@ -30,9 +30,9 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from . import sources
-from .notebooks import BadNotebook, read
-from .printing import console
+from tinyrl.course import sources
+from tinyrl.course.notebooks import BadNotebook, read
+from tinyrl.course.printing import console
 
 # Evaluated in the kernel after an error. The first frame of the traceback that belongs to
 # a cell is the failing line; a cell that does not even compile has no frame.

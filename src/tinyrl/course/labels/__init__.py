@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...formats import FORMATS
-from ..citations import linked
-from .inputs import INPUTS
-from .kernels import KERNELS
-from .label import Label
-from .metrics import EXACT, K3_READINGS, METRICS, reading
-from .numerics import NUMERICS
-from .tokens import TOKENS
-from .view import VIEW
+from tinyrl.course.citations import linked
+from tinyrl.course.labels.inputs import INPUTS
+from tinyrl.course.labels.kernels import KERNELS
+from tinyrl.course.labels.label import Label
+from tinyrl.course.labels.metrics import EXACT, K3_READINGS, METRICS, reading
+from tinyrl.course.labels.numerics import NUMERICS
+from tinyrl.course.labels.tokens import TOKENS
+from tinyrl.course.labels.view import VIEW
+from tinyrl.formats import FORMATS
 
 __all__ = [
     "EXACT",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..words import Words
+from tinyrl.course.words import Words
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...metrics import Mismatch
-from ..words import Words
+from tinyrl.course.words import Words
+from tinyrl.metrics import Mismatch
 
 METRICS: dict[str, tuple[str, Words]] = {
     "tokens": ("tokens", Words("response tokens compared", "参与比较的回复 token 数")),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..words import Words
-from .label import Label
+from tinyrl.course.labels.label import Label
+from tinyrl.course.words import Words
 
 TOKENS: dict[str, Label] = {
     "chat.bos": Label(

@@ -1,0 +1,1 @@
+"""For authors: notebooks, labs and the question bank, built from text."""

@@ -1,0 +1,1 @@
+"""Labs as nbgrader has them: released, answered, repaired, marked, and marked again."""

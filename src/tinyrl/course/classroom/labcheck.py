@@ -1,0 +1,79 @@
+"""`tinyrl lab check`: mark a lab on the learner's own machine, with the tests they can see.
+
+The answers run in a process of their own, from top to bottom, as they will when the lab is
+graded: what only works because of the order in which cells were run by hand fails here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from tinyrl.course import notebooks
+from tinyrl.course.classroom import doctor, labs
+from tinyrl.course.classroom.labs import NoSuchLab
+from tinyrl.course.notebooks import BadNotebook
+from tinyrl.course.printing import console, plain
+
+if TYPE_CHECKING:
+    from tinyrl.course.classroom.grading import Mark
+
+FULL, LESS, USAGE = 0, 1, 2
+
+
+def run(lab: str | Path) -> int:
+    """Print each exercise's points; 0 for full marks, 1 for less, 2 for none to mark."""
+    out = console()
+    try:
+        path = labs.locate(lab)
+        nb = notebooks.read(path)
+        original = labs.recognise(nb, path, labs.released())
+    except (NoSuchLab, BadNotebook) as error:
+        out.print(f"[red]✗[/] {escape(plain(error))}", soft_wrap=True)
+        return USAGE
+    out.print(f"[bold]{escape(plain(path))}[/]", soft_wrap=True)
+    from tinyrl.course.checking.remote import NoProcess
+    from tinyrl.course.classroom.grading import (
+        grade,  # with torch: a second that no typo waits for
+    )
+
+    try:
+        with out.status("running the answers in a fresh process"):
+            marks = grade(nb, original, original.notebook)
+    except NoProcess as error:
+        out.print(f"[red]✗[/] {escape(plain(error))}", soft_wrap=True)
+        return USAGE
+    table = Table("", box=None, pad_edge=False, header_style="dim")
+    table.add_column("exercise", overflow="fold")  # on a narrow terminal: nothing is cut
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for exercise in dict.fromkeys(mark.exercise for mark in marks.marks):
+        table.add_row(*_row(exercise, [m for m in marks.marks if m.exercise == exercise]))
+    out.print(table)
+    out.print(f"[bold]{marks.points:g} of {marks.out_of:g} points[/]")
+    if by_hand := _by_hand(original):
+        out.print(f"[dim]{by_hand:g} more points are given by a person.[/]")
+    problems = [f.said for f in doctor.examine(path, nb, original) if not f.note]
+    if problems:
+        out.print(
+            "[red]✗[/] Handed in like this it can lose marks "
+            f"({escape(plain(problems[0]))}). See: tinyrl lab doctor {escape(plain(lab))}",
+            soft_wrap=True,
+        )
+    return FULL if marks.points == marks.out_of else LESS
+
+
+def _row(exercise: str, tests: list[Mark]) -> tuple[str, str, str, str]:
+    points, out_of = sum(t.points for t in tests), sum(t.out_of for t in tests)
+    sign = "[green]✓[/]" if points == out_of else "[red]✗[/]"
+    said = next((t.said for t in tests if t.said), "")
+    return sign, escape(exercise), f"{points:g}/{out_of:g}", escape(plain(said))
+
+
+def _by_hand(lab: labs.Lab) -> float:
+    """The points of the open questions."""
+    cells = [c for _, c in lab.named() if not notebooks.is_test(c)]
+    return sum(float(c.metadata.nbgrader.get("points", 0)) for c in cells)

@@ -1,0 +1,1 @@
+"""What single lessons measure, where it is too long for a cell."""
