@@ -33,10 +33,11 @@ from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.experiments.pairs import Pair, look
-from tinyrl.course.predictions import predict, reveal
+from tinyrl.course.experiments.updates import GROUP, answered
+from tinyrl.course.experiments.updates import first_update, push
 from tinyrl.course.panels.run_plots import plot_runs
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
-from tinyrl.course.experiments.updates import GROUP, answered, first_update, push
+from tinyrl.course.predictions import predict, reveal
 from tinyrl.kernels import Numerics
 from tinyrl.metrics import compare, token_delta
 from tinyrl.moe import Router

@@ -31,12 +31,12 @@ from tinyrl.correction import Correction
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.experiments.pairs import Pair, in_parts, look, measured
-from tinyrl.course.predictions import predict, reveal
 from tinyrl.course.experiments.rings import draw_rings, rung, told
-from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.course.experiments.sights import draw_sights
 from tinyrl.course.experiments.updates import GROUP, answered, first_update
 from tinyrl.course.experiments.watching import live, serve
+from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
+from tinyrl.course.predictions import predict, reveal
 from tinyrl.framework_names import FRAMEWORKS, TWO_MEANINGS, translate
 from tinyrl.intervals import intervals
 from tinyrl.kernels import Kernels

@@ -30,10 +30,9 @@ from IPython.display import Markdown
 
 from tinyrl import objectives as O
 from tinyrl.checkpoints import load
-from tinyrl.course import style
+from tinyrl.course import drill, style
 from tinyrl.course.interview import cases
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.interview.drill_panel import drill
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.course.experiments.updates import answered, first_update
 from tinyrl.metrics import compare, ess

@@ -43,9 +43,9 @@ from tqdm.auto import tqdm
 from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
 from tinyrl.course import claim, style
+from tinyrl.course.claims import seed
 from tinyrl.course.experiments.atlas import AGE, ENTRIES, survey
 from tinyrl.course.panels.atlas_table import AtlasTable, numbers
-from tinyrl.course.claims import seed
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.objectives import LossView, grpo
 from tinyrl.scoring import score

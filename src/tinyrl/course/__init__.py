@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tinyrl.course.checking.checks import CheckFailed, NotAttempted, check
     from tinyrl.course.checking.coach import hint, progress, solution
     from tinyrl.course.claims import ClaimFailed, claim
+    from tinyrl.course.interview.drill_panel import drill
     from tinyrl.course.panels.mismatch import panel
     from tinyrl.course.words import set_language
 
@@ -26,6 +27,7 @@ _HOME = {
     "claim": "claims",
     "ClaimFailed": "claims",
     "panel": "panels.mismatch",
+    "drill": "interview.drill_panel",
     "set_language": "words",
 }
 
@@ -35,6 +37,7 @@ __all__ = [
     "NotAttempted",
     "check",
     "claim",
+    "drill",
     "hint",
     "panel",
     "progress",
