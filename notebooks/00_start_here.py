@@ -13,8 +13,8 @@
 # > talk to be another one?**
 #
 # It can, with the same weights. This notebook makes sure that your machine is ready, shows
-# the way through the course, and then makes the answer happen six times in small: three
-# times with a plain classifier, three times with a language model that learns by RL.
+# the way through the course, and then shows it happen six times in small: three times to a
+# plain classifier, three times to a language model that learns by RL.
 #
 # Run the cells from top to bottom with Shift+Enter. Where a cell asks for a prediction,
 # commit to one before you go on: being wrong on record is what makes the answer stick.
@@ -225,22 +225,28 @@ style.label(curve, "Training loss", "step", "nats")
 names = ["training", "A", "B", "C"]
 right_answers = dict(zip(names, accuracy.mean(0).tolist()))
 style.bars(left, right_answers, [style.TRAIN] + 3 * [style.ROLLOUT], ".3f")
-style.label(left, "Accuracy on the same orders")
+style.label(left, "Accuracy: C loses next to nothing")
 deltas = dict(zip(names, moved.mean(0).tolist()))
 style.bars(right, deltas, style.ROLLOUT)
-style.label(right, "Mean |delta|, right answer", y="nats")
+style.label(right, "Mean |delta|: C moved", y="nats")
 plt.show()
 lost = accuracy[:, :1] - accuracy[:, 1:]
 reveal("00.servers", servers[lost.mean(0).argmax()])
 
 # %% [markdown]
 # One training curve belongs to all three servers, and it looks well. It is computed by the
-# training stack, so it can't know what the servers do.
+# training stack, so it can't know what the servers do. (On the right, *delta* is what lies
+# between training's logprob of the right answer and the server's.)
 #
 # Server C is the quiet one. Its accuracy is that of training, and yet it gives every order
 # another probability: accuracy asks only which answer is the likelier, so a difference has
 # to be large, or the case close, before it shows. A learner that *uses* the probability,
 # as RL does in its ratio, sees the difference at once.
+#
+# The next cell is a **claim**. Every number that this text leans on is computed like
+# that, and the notebook stops where one leaves its bounds. The *control* is the same
+# number in a case where the statement should be false, here server A. It has to fall
+# outside the bounds, or they would say nothing.
 
 # %%
 claim(
@@ -260,9 +266,10 @@ claim(
 # by sloppy demonstrations; it is right about a third of the time, which leaves RL
 # something to learn.
 #
-# `Stack()` is everything besides weights and tokens that decides a logprob: number formats,
-# kernels, positions, sampler. `generate` samples under one stack, `score` computes the
-# logprobs of the same tokens under another, `compare` measures what lies between.
+# A **stack**, `Stack()`, is everything besides weights and tokens that decides a logprob:
+# number formats, kernels, positions, sampler. `generate` samples under one stack, `score`
+# computes the logprobs of the same tokens under another, `compare` measures what lies
+# between.
 
 # %%
 from tinyrl.advantages import group_advantages
@@ -353,9 +360,9 @@ size = {name: m.mean_abs for name, (_, m, *_) in shifts.items()}
 fig, (left, right) = plt.subplots(1, 2)
 colours = [style.QUIET, style.TRAIN, style.ROLLOUT, style.ROLLOUT]
 style.bars(left, reward, colours, ".2f")
-style.label(left, "Reward", "what changed")
+style.label(left, "Reward: new users take it away", "what changed")
 style.bars(right, size, colours)
-style.label(right, "Mean |delta|", "what changed", "nats")
+style.label(right, "Mean |delta|: users leave it at 0", "what changed", "nats")
 plt.show()
 fell = reward["users"] < reward["nothing"] - 0.1
 reveal("00.shifts", outcomes[(size["users"] > 0) if fell else 2])
@@ -366,7 +373,7 @@ reveal("00.shifts", outcomes[(size["users"] > 0) if fell else 2])
 # moves delta and leaves the reward where it was. INT4 moves both, and only delta tells
 # that the engine did it. So look at delta first: **zero clears the engine**, and the fault
 # is in the data or in the policy. (Provided that the engine reports the probability it
-# sampled with. Lesson 06 has one that reports another, and hides behind a delta of zero.)
+# sampled with. Lesson 01 has one that reports another, and hides behind a delta of zero.)
 # More data cures the first shift and not the second.
 
 # %%
@@ -385,18 +392,19 @@ claim(
 # the trainer compares its logprobs with its own. The loss, here a mean over responses, is
 # then minus the mean advantage: zero, whatever the sampler did.
 #
-# Next come three runs of thirty steps. In two the sampler runs on INT4 weights; one of
-# those takes the sampler's reported logprobs as the old ones, the other recomputes them in
-# the trainer.
+# Next come three runs of thirty steps. In two the sampler runs on INT4 weights. They
+# differ in the **anchor**, that is, in whose logprobs stand as *old* in the ratio: in one
+# run those that the sampler reported; in the other the trainer **recomputes** them,
+# before it updates. (`LossView` holds what the loss sees, the anchor among it.)
 
 # %%
-looks = [
-    "its loss is clearly higher",
-    "its loss is clearly lower",
-    "not at all: all losses stay near zero",
+fates = [
+    "neither",
+    "only the one with the sampler's logprobs as old",
+    "only the one that recomputes them",
+    "both",
 ]
-question = "One of the three runs collapses. How does its loss show it?"
-predict("00.loss", question, looks)
+predict("00.loss", "Which of the two INT4 runs collapses?", fates)
 
 # %% tags=["anchor:flat-loss"]
 shifted = replace_at(Stack(), "positions.offset", 1)
@@ -437,13 +445,13 @@ for name, (stack, anchor, colour) in arms.items():
     passed[name] = pass_rate(policy, task, Stack(), noise(5))
     policies[name], k3[name] = policy, steps[0].mismatch.k3
 left.set_ylim(-0.3, 0.3)
-style.label(left, "Loss", "step")
-style.label(right, "Reward of the rollouts", "step")
+style.label(left, "Loss: no run stands out", "step")
+style.label(right, "Reward of the rollouts: one run dies", "step")
 fig.legend(loc="outside lower center", ncols=3)
 plt.show()
 aligned, bypass, recomputed = arms
-above = loss[bypass] - loss[aligned]
-reveal("00.loss", looks[2 if abs(above) < 0.05 else int(above < 0)])
+died = [passed[arm] < passed[aligned] / 2 for arm in (bypass, recomputed)]
+reveal("00.loss", fates[died[0] + 2 * died[1]])
 print(f"{'':34}{'K3 at step 0':>12}{'mean loss':>11}{'right at the end':>18}")
 for name in arms:
     print(f"{name:34}{k3[name]:12.0e}{loss[name]:11.3f}{passed[name]:18.2f}")
@@ -452,7 +460,8 @@ for name in arms:
 # A policy loss isn't an error to be brought down. It is a device whose *gradient* points
 # somewhere, and its value stays near zero in the run that learns as in the run that dies.
 # K3 told of the INT4 sampler at step 0. It is as large in the third run, which learns: a
-# mismatch isn't a verdict, but it is what you have to know about.
+# mismatch isn't a verdict, but it is what you have to know about. (Why the anchor decides
+# between the two: lessons 01 and 08.)
 #
 # A supervised loss hides mismatch in another way: it is computed wholly inside the
 # training stack and never asks the one that serves. In both cases you see it only if you
@@ -494,7 +503,7 @@ rates = {  # the prompts are those of the table above
 }
 fig, axes = plt.subplots()
 style.bars(axes, rates, [style.TRAIN] + 5 * [style.ROLLOUT], ".2f")
-style.label(axes, "Share of right answers, same weights, by serving stack")
+style.label(axes, "Same weights: share of right answers, by serving stack")
 plt.show()
 
 # %% [markdown]
@@ -507,7 +516,7 @@ plt.show()
 # ## Inject it yourself
 #
 # The panel sets both stacks of the model above, field by field. Its home is
-# [notebook 01](01_two_policies.ipynb), where its pictures are explained; a first visit:
+# [lesson 01](01_two_policies.ipynb), where its pictures are explained; a first visit:
 # choose *positions off by one*, then *align*.
 
 # %%
@@ -519,9 +528,9 @@ panel([model, newer], task)
 # ## In an interview
 #
 # **One sentence.** *Training-inference mismatch means that what you optimise and what you
-# run are two different distributions; in LLM RL, that the policy which sampled the tokens
-# and the policy which is updated on them disagree about their probabilities, so that
-# ratio, KL and update are wrong even when the weights are the same.*
+# run are two distributions: in LLM RL, the policy that sampled the tokens and the policy
+# that is updated on them disagree about their probabilities, even with the same weights,
+# and so ratio, KL and update are wrong.*
 #
 # **Two minutes.** The four layers, one example each that you have measured: the definition
 # by two logprobs of one token; the sources by BF16, a temperature on one side, stale
@@ -569,12 +578,12 @@ panel([model, newer], task)
 # ## 中文小结
 #
 # 1. 训推不一致：训练优化的是一个分布，上线跑的是另一个；权重相同也会发生。
-# 2. 回答按四层展开：是什么、从哪来、有什么后果、怎么办，每层配一个自己测过的数字。
-# 3. RL 受害最深，因为更新幅度由概率比决定，而概率比要求两端对同一个 token 给出同样的概率。
+# 2. 回答按四层展开：定义、来源、影响、对策，每层配一个自己测过的数字。
+# 3. RL 受害最深，因为更新幅度由比值决定，而比值要求两端对同一个 token 给出同样的概率。
 # 4. RL 之外也常见：评估时忘关 dropout、特征口径不同、权重量化。
 # 5. 准确率只看谁排第一，概率变了它未必知道；INT4 那台服务器就是例子。
 # 6. 换了用户，奖励下降而 delta 严格为零；换了引擎，delta 先动。先看 delta 再下结论。
-# 7. GRPO 第一步的 loss 恒为零：组内优势之和为零、比值为一，与采样端怎样无关。
+# 7. GRPO 第一步的 loss 恒为零：组内 advantage 之和为零、比值为一，与采样端怎样无关。
 # 8. 用 INT4 采样端报的概率当旧概率，训练垮掉而 loss 曲线毫无异样；在训练端重算就好了。
 # 9. 训练端自测的通过率，换一套推理栈可能面目全非，所以要在真正上线的栈上评估。
 # 10. TIS、MIS 各家含义不同，开口前先说清楚按哪种理解。

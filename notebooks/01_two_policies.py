@@ -14,8 +14,8 @@
 # > quite?**
 #
 # You will make two engines disagree on a small GPT, measure by how much, see how much of
-# it a long answer collects, and then train from the same start with and without the fault:
-# one run is destroyed by nothing but the wrong logprobs. 40 minutes to read, under a minute to compute.
+# it a long answer collects, and find out what it is in a faulty run that destroys the
+# policy. 40 minutes to read, under a minute to compute.
 
 # %%
 from copy import deepcopy
@@ -56,6 +56,9 @@ def noise(offset):
 #
 # Here both are one small GPT in the shape of Qwen3, run under two *stacks*. A stack is a
 # value that lists how the arithmetic is done; a mismatch is the difference of two stacks.
+# The side that samples has three names: *rollout* (the stage, and its stack), *engine* (the
+# program), *sampler* (the policy that draws, with its temperature and filters). The other
+# side is the *trainer*.
 #
 # The task: twelve digits; answer with their running totals modulo 10. Reward 1 if every
 # token is right. The shipped checkpoint manages about a third.
@@ -75,11 +78,11 @@ print(f"reward    {reward[0]:.0f}, mean of {len(reward)}: {reward.mean():.2f}")
 # logprob with which each token was drawn, and the reward.
 
 # %% [markdown] tags=["anchor:training-stage"]
-# The **training stage** takes these arrays, runs its own forward pass over the same
-# tokens, and computes from it the *new* logprobs (with gradient), the *old* ones (of the
-# policy before the update), those of a reference policy if there is one, the loss, and the
-# update; then the new weights go back to the rollout, and the loop begins again. The
-# trainer's old logprobs ought to be the numbers that the rollout reported. Ought to.
+# The **training stage** takes these arrays and runs its own forward pass over the same
+# tokens. It computes the *new* logprobs (with gradient), the *old* ones (of the policy
+# before the update) and, if there is one, those of a reference policy. From them come the
+# loss and the update. Then the new weights go to the rollout, and the loop begins again. The
+# trainer's old logprobs ought to be the numbers that the rollout reported. Are they?
 
 # %%
 shares = ["all of them", "about 60 %", "about 5 %", "none"]
@@ -113,11 +116,11 @@ reveal("01.exact", shares[(guesses - equal).abs().argmin()])
 #
 # $$\delta_t = \log \pi_\text{train}(a_t \mid s_t) - \log \pi_\text{rollout}(a_t \mid s_t)$$
 #
-# Trainer minus rollout: positive where the trainer finds the token likelier. Two correct
-# programs, the same weights, and it is not zero, because floating-point addition depends
-# on its order, and a product of one row adds in another order than one of many rows. A
-# difference like this is called **logprob mismatch**. In FP32 it is harmless. Is it
-# unavoidable? No:
+# Trainer minus rollout, here and in all that follows: positive where the trainer finds
+# the token likelier. Two correct programs, the same weights, and it is not zero, because
+# floating-point addition depends on its order, and a product of one row adds in another
+# order than one of many rows. A difference like this is called **logprob mismatch**.
+# (Narrow tables print d for delta.) In FP32 it is harmless. Is it unavoidable? No:
 
 # %%
 exact = PRESETS["true_on_policy"]
@@ -135,8 +138,13 @@ claim(
 # The panel runs both sides: the left column of controls is the rollout's stack, the right
 # one the trainer's. The buttons inject; *align* gives both sides the same stack. To give
 # "stale weights" a meaning, the next cell first trains eight RL steps and keeps every
-# version. Try in this order: *BF16 rollout*, *INT4 weights*, *temperature*, *positions off
-# by one*. Watch which pictures change, and which numbers don't.
+# version.
+#
+# The pictures: every token by its two logprobs (off the diagonal they differ); how many
+# tokens have which delta (in decades, to both sides of 0); the same as a ratio, with
+# PPO's clip in green; |delta| along the response; |delta| by how likely the token was.
+# Try in this order: *BF16 rollout*, *INT4 weights*, *temperature*, *positions off by
+# one*. Watch which pictures change, and which numbers don't.
 
 # %%
 newer, versions = deepcopy(model), [deepcopy(model)]
@@ -188,8 +196,13 @@ reveal("01.worst", causes[sizes.index(max(sizes))])
 # version of the weights, or another chat template. The position fault dwarfs everything;
 # but four-bit rounding and an undeclared temperature are of one size, so **the size of a
 # delta does not tell numerics from semantics**; its pattern does (look at both in the
-# panel). K3 estimates the KL divergence per token. Top-1 agreement, the share of tokens on
-# which both sides have the same favourite, hardly notices INT4 or a temperature.
+# panel).
+#
+# **K3** is the mean of $e^\delta - 1 - \delta$, an estimate of KL(rollout || trainer) a
+# token; for small deltas about half of the mean $\delta^2$, and never negative. **K1**,
+# the mean of $-\delta$, estimates the same KL, but in it signs cancel (lesson 10 compares
+# them). **Top-1 agreement**, the share of tokens on which both sides have the same
+# favourite, hardly notices INT4 or a temperature.
 
 # %% [markdown] tags=["anchor:ratio"]
 # ## The ratio
@@ -273,7 +286,8 @@ with torch.no_grad():
 start = torch.randint(6, 16, (96, 8), generator=noise(4))
 faults = {
     "BF16": (PRESETS["bf16"], style.TRAIN),
-    "T = 0.8": (replace_at(Stack(), "sampler.temperature", 0.8), style.ROLLOUT),
+    "temperature 0.8": (
+        replace_at(Stack(), "sampler.temperature", 0.8), style.ROLLOUT),
 }
 T = torch.tensor([8, 16, 32, 64, 128, 256])
 x = T.double().log()
@@ -299,13 +313,14 @@ for name, (stack, colour) in faults.items():
     left.loglog(T, sd, "o-", color=colour, label=name)
     right.errorbar(T, mean, error, fmt="o-", color=colour, capsize=3)
     alone = (d.std() / compare(b.logp_rollout, logp, b.mask).k3) ** 2
-    print(f"{name:8} spread ~ T^{spread[name]:.2f}, bias ~ T^{bias[name]:.2f};")
-    print(f"{'':8} in one response bias meets spread at T = {alone:,.0f}")
+    grown = f"spread ~ T^{spread[name]:.2f}, bias ~ T^{bias[name]:.2f};"
+    print(f"{name:15} {grown}")
+    print(f"{'':15} in one response bias meets spread at T = {alone:,.0f}")
     if name == "BF16":
         no_cancelling = slope(one_sign.mean(0))
 right.set(xscale="log", yscale="log")
-style.label(left, "Spread of the sequence delta", "tokens T", "sd, nats")
-style.label(right, "Its bias", "tokens T", "|mean|, nats")
+style.label(left, "Spread grows like the root of T", "tokens T", "sd, nats")
+style.label(right, "Bias like T, if it has a sign", "tokens T", "|mean|, nats")
 left.legend()
 plt.show()
 
@@ -325,7 +340,7 @@ claim(
     "growth exponent of the spread under BF16 (control: if no sign cancelled)",
     spread["BF16"], between=(0.35, 0.65), control=no_cancelling,
 )
-reveal("01.growth", growths[2 if bias["T = 0.8"] > 0.75 else 1])
+reveal("01.growth", growths[2 if bias["temperature 0.8"] > 0.75 else 1])
 
 # %% [markdown] tags=["anchor:old-logprobs"]
 # ## Whose old logprobs?
@@ -364,8 +379,9 @@ print(f"the trainer's, sampled afresh:   {truth:.3f}")
 
 # %% [markdown]
 # With raw logprobs delta is zero (up to FP32's last bits), every weight is 1, and the
-# estimate is wrong all the same: it is the sampler's pass rate. **A delta of zero proves agreement only if
-# the reported logprob is the one that was sampled with.**
+# estimate is wrong all the same: it is the sampler's pass rate. **A delta of zero proves
+# agreement only if the reported logprob is the one that was sampled with.** (More of this
+# in lesson 06.)
 
 # %%
 claim(
@@ -391,14 +407,18 @@ print(f"pass rate after SFT: {learned:.2f}; shipped checkpoint: {born:.2f}")
 # %% [markdown]
 # The shipped checkpoint came about in the same way, with another seed. RL goes on from it,
 # since now and then a seed learns little in 250 steps, and RL has nothing to sharpen.
+#
+# Lesson 00 had three of the four runs below, and the one that took the INT4 rollout's
+# logprobs as old died. What killed it: the wrong factor $\exp(\delta)$ in the loss, or
+# the clip around it? In the new run the factor stays, and the clip is switched off.
 
 # %%
 fates = [
-    "as well as the first",
-    "more slowly, but it learns",
-    "not at all: it forgets what it could",
+    "dead: it forgets what it could",
+    "alive: it learns less than half of what the first run learns",
+    "well: it learns most of what the first run learns",
 ]
-question = "GRPO with INT4 rollouts, their logprobs taken as old. It learns ..."
+question = "INT4 rollouts, their logprobs as old, no clip. The policy is ..."
 predict("01.training", question, fates)
 
 # %%
@@ -420,32 +440,34 @@ for name, (stack, anchor, recipe, colour) in arms.items():
     left.plot([s.reward for s in steps], color=colour, label=name)
     right.semilogy([s.mismatch.k3 + 1e-9 for s in steps], color=colour)
     final[name] = pass_rate(policy, task, Stack(), noise(12), n=1024)
-style.label(left, "Reward of the rollouts", "step")
-style.label(right, "K3, rollout to trainer (floor: 1e-9)", "step")
+style.label(left, "Reward: only the misplaced clip fails", "step")
+style.label(right, "K3, rollout to trainer (0 drawn at 1e-9)", "step", "nats")
 fig.legend(loc="outside lower center", ncols=4)
 plt.show()
 for name, rate in final.items():
     print(f"{name:26} pass rate {rate:.2f} (before: {born:.2f})")
 
 # %% [markdown]
-# The INT4 runs share their first batch and their rounding. Where the trainer recomputes old
-# logprobs, PPO's clip is centred on its own policy, and INT4 noise costs next to nothing.
-# Where it takes the rollout's, the policy forgets what it could. The third run shows what
-# does the harm: not the factor $\exp(\delta)$, which is an importance weight, but the
-# **centre of the clip**. Centred on another policy it stops the gradient of tokens that have
-# not moved. With the clip off, the same logprobs let it learn. One run is an anecdote:
-# `make science` repeats this notebook on five seeds.
+# The INT4 runs share their first batch and their rounding. Where the trainer recomputes
+# old logprobs, PPO's clip is centred on its own policy, and INT4 noise costs next to
+# nothing. Where it takes the rollout's, the policy forgets what it could. The third run
+# shows what does the harm: not the factor $\exp(\delta)$, which is an importance weight,
+# but the **centre of the clip**. Centred on another policy it stops the gradient of
+# tokens that have not moved. With the clip off, the same logprobs let it learn. One run
+# is an anecdote: `make science` repeats this notebook on five seeds; lesson 08 shows
+# which tokens are stopped.
 #
 # So mismatch need not be fatal: the last run has as much of it at the start. Nor does
 # recomputing always suffice: lesson 09 shows what it leaves and what weights can repair.
 
 # %%
-_, bypass, _, recomputed = arms
+first, bypass, freed, recomputed = arms
 claim(
     "INT4 logprobs as old: final pass rate over that of the start",
     final[bypass] / born, at_most=0.5, control=final[recomputed] / born,
 )
-reveal("01.training", fates[2])
+learnt = (final[freed] - born) / (final[first] - born)
+reveal("01.training", fates[(learnt > 0) + (learnt > 0.5)])
 
 # %% [markdown]
 # ## Your own arrays
@@ -458,6 +480,15 @@ reveal("01.training", fates[2])
 panel(int4.logp_rollout, new, int4.mask)
 
 # %% [markdown]
+# ## For your own stack
+#
+# - Log delta, trainer minus rollout, of every batch: mean, largest and K3 over tokens, and its
+#   sum over responses.
+# - Ask which logprob the engine reports. If it is the one before temperature and filters, a
+#   delta of zero says nothing.
+# - Ask whose logprobs stand as old. If they are the rollout's, the clip has another policy's
+#   centre.
+#
 # ## Check yourself
 #
 # Answer aloud, then open.
@@ -471,7 +502,8 @@ panel(int4.logp_rollout, new, int4.mask)
 #
 # <details><summary>Mean delta is 0.00, mean |delta| is 1.7. Aligned?</summary>
 #
-# No. Signs cancel in the mean (K1); look at |delta| or K3. Shifted arrays look like that.
+# No. Signs cancel in the mean, as in K1; look at |delta| or K3. Logprobs that are one
+# column late look like that.
 # </details>
 #
 # <details><summary>Why do raw logprobs at temperature 0.7 give delta zero and a wrong
@@ -501,12 +533,12 @@ panel(int4.logp_rollout, new, int4.mask)
 # ## 中文小结
 #
 # 1. 强化学习里同一份权重有两个使用者：采样引擎负责生成，训练框架负责打分和更新。
-# 2. 同一串 token、同一份权重，两边算出的 logprob 也不会自动相等，这就是 logprob mismatch。
-# 3. token 级差：delta = logp_train − logp_rollout，正值表示训练侧认为该 token 更可能。
+# 2. 同一串 token、同一份权重，两边算出的 logprob 也不会自动相等，这就是 logprob 不一致（logprob mismatch）。
+# 3. token 级差：delta = logp_train − logp_rollout，正值表示训练端认为该 token 更可能。
 # 4. 加法顺序不同就足以让 FP32 的最后几位不同；形状无关的 kernel 可以让差值严格为 0。
-# 5. 差异分数值类（格式、kernel）与语义类（温度、位置、旧权重）；单看大小分不清，要看它的形态。
-# 6. ratio = exp(logp_new − logp_old)：加性的误差经指数变成乘性的误差，而且正负不对称。
+# 5. 差异分数值类（格式、kernel）与语义类（温度、位置、旧权重）；单看大小分不清，要看它的形状。
+# 6. 比值 ratio = exp(logp_new − logp_old)：加性的误差经指数变成乘性的误差，而且正负不对称。
 # 7. 序列级差是逐 token 之和：随机误差按 √T 增长，带符号的偏差按 T 增长。
-# 8. 重要性权重的分母必须属于真正采样的策略；裁剪的中心应是训练侧更新前自己算的值。两侧一致时二者相同。
+# 8. 重要性权重的分母必须属于真正采样的策略；裁剪的中心应是训练端更新前自己算的值。两侧一致时二者相同。
 # 9. delta 为零不等于一致：引擎若上报温度之前的 logprob，差异会被完全掩盖。
-# 10. 本例中，用 INT4 采样并把它的 logprob 当作 old，裁剪中心就错了，策略越训越差；放开裁剪或由训练侧重算则几乎不受影响。
+# 10. 本例中，用 INT4 采样并把它的 logprob 当作 old，裁剪中心就错了，策略越训越差；放开裁剪或由训练端重算则几乎不受影响。

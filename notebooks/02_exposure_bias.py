@@ -12,9 +12,9 @@
 # > **In training a model reads what is right; in use it reads what it wrote. When its
 # > answers get worse from token to token, is that the reason, and what repairs it?**
 #
-# You will watch a model whose errors pile up although nothing is biased, build a road on
-# which one wrong step is fatal, repair it with the method that works and harm it with the
-# one that is better known, and see what all this has to do with a rollout engine that
+# You will watch errors pile up along a model's answers, and find out whether that is exposure
+# bias. You will build a road beside which no demonstration ever was, and try the two known
+# repairs on it. At the end you will see what all this has to do with a rollout engine that
 # disagrees with its trainer. 40 minutes to read, about half a minute to compute.
 
 # %%
@@ -27,8 +27,8 @@ from tqdm.auto import tqdm
 from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.predictions import predict, reveal
 from tinyrl.course.panels.roads import RoadPanel
+from tinyrl.course.predictions import predict, reveal
 from tinyrl.exposure import (
     drive, errors_by_position, expected_errors, hazard, local_errors,
     own_prefixes, slip,
@@ -124,8 +124,8 @@ for name, (where, colour) in local.items():
 first = hazard(free.said != gold)[:n]
 right.plot(places, first, ":", color=style.INK, label="hazard")
 right.set_ylim(0, 0.2)
-style.label(left, "Wrong totals", "total", "share of answers")
-style.label(right, "Wrong steps, free running", "total", "share of steps")
+style.label(left, "Wrong totals pile up", "total", "share of answers")
+style.label(right, "Wrong steps do not", "total", "share of steps")
 left.legend()
 right.legend()
 plt.show()
@@ -147,12 +147,12 @@ reveal("02.growth", causes[0 if bias > 1.5 else 1])
 #
 # $$\tfrac{9}{10}\left(1 - \left(1 - \tfrac{10}{9} h\right)^t\right).$$
 #
-# The dashed line uses the errors' real distribution, *measured under teacher forcing*: not a
-# number of it was fitted to free running. **A curve that rises with position proves
-# nothing**, and one that follows the law proves little: for a model that errs three times as
-# often after its own mistakes it moves by a few points only, and *downwards* (printed above: a
-# second error can cancel the first). What tells is the ratio of the two rates on the right.
-# It is near 1.
+# The dashed line uses the errors' real distribution, *measured under teacher forcing*:
+# not a number of it was fitted to free running. **A curve that rises with position proves
+# nothing.** One that follows the law proves little: if the model erred three times as
+# often after its own mistakes, the curve would move by a few points only, and *downwards*
+# (printed above: a second error can cancel the first). What tells is the ratio of the two
+# rates on the right. It is near 1.
 #
 # Why is this model immune? Every total from 0 to 9 occurs at every place in training, so
 # after a wrong one it stands where it has often been. (Its demonstrations were sloppy and
@@ -282,9 +282,9 @@ reveal("02.scheduled", fates[0 if ss_off < 0.8 else harm])
 #
 # Mind the second column, and what is compared with what. Against the *start*, DAgger may have
 # fewer wrong last totals, but so has more teacher forcing. The fair comparison is with *teacher
-# forcing*, which had as many further steps, and there DAgger does *not* lower their share, it
-# raises it: a slip has moved the total, and whoever goes on rightly from there ends wrong, as
-# the law of equal steps says, while a wild guess is right now and then. **A score against the
+# forcing*, which had as many further steps. There DAgger does *not* lower their share, it
+# raises it. A slip has moved the total, so whoever goes on rightly from there ends wrong, as
+# the law of equal steps says; a wild guess is right now and then. **A score against the
 # right answer cannot see this repair**; a local one can. (If answers could be mended, say by
 # the expert starting over, the score would see it, too. Which of the two you want is a choice
 # of expert.) The claim below allows DAgger a fifth of wrong steps off the road: the error of a
@@ -299,9 +299,9 @@ claim(what, ss_on, at_least=0.01, control=da_on)
 # %% [markdown] tags=["anchor:inconsistent"]
 # ## Why the harm
 #
-# Take the driven half of what both repairs are taught from (the other half is gold, so the
-# model ends between the two), and count: given the total that was read and the digit, how many
-# different answers are asked for?
+# Take the driven half of what either repair is taught from. (The other half is gold; the model
+# ends between the two.) Count: given the total that was read and the digit, how many different
+# answers are asked for?
 
 # %%
 g = noise(6)
@@ -516,7 +516,7 @@ for name, prompt in rebuilt.items():
     ax.plot(range(1, K + 1), sizes[name], "o-", **form)
 ax.set_yscale("symlog", linthresh=1e-3)
 ax.set_xticks(range(1, K + 1))
-style.label(ax, "Mean |delta| of the total (linear below 1e-3)", "turn", "nats")
+style.label(ax, "Delta is 0 on the ids as served", "turn", "mean |delta|, nats")
 fig.legend(loc="outside right center")
 plt.show()
 worst = sizes["right totals put in"]
@@ -538,6 +538,13 @@ reveal("02.history", histories[1 if tops == 0 else 2 if tops == K - 1 else 0])
 # earlier turns, tool calls are cleared (verl#3960) or rendered again by the template, text
 # is decoded and tokenised anew (trl#5224), old turns are cut to fit. The cure is dull: **store
 # the ids that were served, and train on exactly those.** Lesson 05 has the templates.
+#
+# ## For your own stack
+#
+# - Errors that rise with position are no finding. Ask an expert (a checker will do) about the
+#   next step, given the model's *own* prefix, where training was and where it was not.
+# - Store the ids that were served, and train on exactly those.
+# - Whatever you repair in the data, measure delta apart from it.
 #
 # ## Check yourself
 #
@@ -591,12 +598,12 @@ reveal("02.history", histories[1 if tops == 0 else 2 if tops == K - 1 else 0])
 # ## 中文小结
 #
 # 1. 曝光偏差：训练读的是标准前文，使用时读的是自己写的前文，错误状态从没见过。
-# 2. Teacher forcing 每个位置都换回正确 token；自由运行时，写错的 token 会成为下一步的输入。
+# 2. 教师强制（teacher forcing）在每个位置都换回正确 token；自由生成时，写错的 token 会成为下一步的输入。
 # 3. 错误率随位置上升并不能证明有偏差：每步出错率不变时，错误也会沿着序列传下去。
 # 4. 判断方法：请专家按模型自己的前文给出答案，比较见过的状态与没见过的状态上的局部错误率。
 # 5. 偶数路：训练里从无奇数，一步滑到奇数，下一步几乎必错，而训练损失看不出来。
 # 6. 计划采样读自己的前文，却仍要求标准答案的 token，目标与输入矛盾：整段都读自己前文时（调度的终点），路外没修好，路上反而变差；每个 token 掷硬币的温和版本则学会撤销固定的 +1 错误。
 # 7. DAgger 让专家针对模型走到的状态作答，路外修好了；但以标准答案计分看不到这种修复。
 # 8. 没有偏移的普通任务上，DAgger 与继续训练只差几个答案，谁领先因种子而异；计划采样仍然有害：先测量，再修理。
-# 9. 曝光偏差问的是遇到哪些状态，logprob 失配问的是同一状态下两个引擎的概率；修好前者，后者并不会消失。
+# 9. 曝光偏差问的是遇到哪些状态，训推不一致问的是同一状态下两个引擎的概率；修好前者，后者并不会消失。
 # 10. 多轮对话里历史若被改写、删减或重新分词，从分歧处起 delta 就不为零：保存实际服务时的 id，并用它们训练。

@@ -27,8 +27,8 @@ from tqdm.auto import tqdm
 from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
 from tinyrl.course import panel, style
-from tinyrl.course.panels.bits import NAMES
 from tinyrl.course.claims import claim, seed
+from tinyrl.course.panels.bits import NAMES
 from tinyrl.course.panels.explorer import BitExplorer
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.formats import FORMATS, neighbours, quantise, round_to, spacing
@@ -111,7 +111,7 @@ for (fmt, f), colour in zip(FORMATS.items(), [*colours, *2 * [style.DELTA]]):
     axes[0].loglog(x[there], gap, **how)
     axes[1].loglog(x[there], gap / x[there], **how)
 style.label(axes[0], "Gap between neighbours", "x")
-style.label(axes[1], "Gap, relative to x", "x")
+style.label(axes[1], "Relative gap: level, but for integers", "x")
 axes[1].set_ylim(5e-8, 4)
 handles, names = axes[0].get_legend_handles_labels()
 fig.legend(handles, names, loc="outside lower center", ncols=7)
@@ -306,7 +306,7 @@ def measure(rollout_stack, train_stack):
 
 
 seen = {name: measure(stack, Stack()) for name, stack in stacks.items()}
-print("rollout             mean |d|       K3        ratios  response   top-1")
+print("rollout         mean |delta|       K3        ratios  response   top-1")
 for name, (m, *_) in seen.items():
     ratios = f"{m.ratio_min:.2f} to {m.ratio_max:.2f}"
     row = f"{name:18}{m.mean_abs:10.1e}{m.k3:9.0e}{ratios:>14}"
@@ -379,7 +379,7 @@ for name, colour in {"FP16": style.TRAIN, "BF16": style.ROLLOUT}.items():
     }
     times = size[rare].mean() / size[~rare].mean()
     print(f"{name}: mean |delta| is {times:.0f} times larger where p <= 0.5")
-style.label(left, "Mean |delta|", "probability of the token", "nats")
+style.label(left, "Sure tokens move least", "p of token", "mean |delta|, nats")
 left.legend()
 style.bars(right_ax, shares["BF16"], style.ROLLOUT, ".0%")
 style.label(right_ax, "BF16: share of the tokens with p <= 0.5")
@@ -420,7 +420,7 @@ ax.set_yticks(range(3), [f"rollout {NAMES[r]}" for r in wide])
 for i, j in torch.cartesian_prod(*2 * [torch.arange(3)]).tolist():
     ax.text(j, i, f"{sizes[i, j]:.0e}", ha="center", va="center")
 ax.grid(False)
-style.label(ax, "Mean |delta|, nats")
+style.label(ax, "Mean |delta|, nats: the coarser side decides")
 plt.show()
 reveal("03.pairs", pairs[1 if sizes[2, 2] < sizes[1, 2] / 2 else 2])
 
@@ -488,7 +488,7 @@ for fmt, colour in {"bf16": style.ROLLOUT, "fp16": style.TRAIN}.items():
     rates[fmt] = pass_rate(policy, task, PRESETS[fmt], noise(5), n=2048)
     k3s[fmt] = sum(s.mismatch.k3 for s in steps) / len(steps)
 style.label(left, "Reward of the rollouts", "step")
-style.label(right_ax, "K3, rollout to trainer", "step")
+style.label(right_ax, "K3: apart by the bits, all along", "step", "nats")
 left.legend()
 plt.show()
 print(f"K3, BF16 over FP16: {k3s['bf16'] / k3s['fp16']:.0f}")
@@ -503,6 +503,14 @@ reveal("03.reward", gaps[2] if abs(gap) < 0.1 else gaps[gap < 0])
 # That refutes nothing: a response of 13 tokens collects little of what 10,000 collect, two
 # layers add up fewer roundings than sixty, no expert is routed, and 60 steps are soon
 # over. What carries over is the arithmetic: 8, 64, and a zero that no dtype alone gives.
+#
+# ## For your own stack
+#
+# - List the formats of weights, activations, cache and head on both sides. The coarser side
+#   decides.
+# - Between BF16 and FP16 expect a factor of 8 in delta and of 64 in K3. If delta is larger than
+#   its format explains, look for another fault.
+# - Look at unlikely tokens, not at the favourite. "Both are BF16" is no answer: measure.
 #
 # ## Check yourself
 #

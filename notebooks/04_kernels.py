@@ -129,7 +129,7 @@ for which, colour in (("fp32", style.TRAIN), ("bf16", style.ROLLOUT)):
         name = "_" if i else f"both sides {which.upper()}"
         ax.plot(x, rows, "o", color=colour, alpha=0.6, label=name)
 ax.set(xscale="log", ylim=(len(rows), -1))
-style.label(ax, "One field changed, three batches", "mean |delta|")
+style.label(ax, "One field changed, three batches", "mean |delta|, nats")
 fig.legend(loc="outside upper right", ncols=2)
 plt.show()
 reveal("04.kernel", max(suspects, key=lambda row: mean(row, "bf16")))
@@ -151,7 +151,7 @@ reveal("04.kernel", max(suspects, key=lambda row: mean(row, "bf16")))
 # eps is none of the three: another formula, and however well it is computed, it stays one.
 #
 # Each is small by itself. They add up along a response, and the ratio exponentiates the sum
-# (notebook 01). What is worth hunting is a rounding that only one side does. The claim:
+# (lesson 01). What is worth hunting is a rounding that only one side does. The claim:
 # products shared by two ranks cost a small part of what an unfused norm does.
 
 # %%
@@ -201,7 +201,7 @@ for keys in sizes:
 fig, ax = plt.subplots()
 for way, marker in zip(ways, "os^v"):
     ax.loglog(sizes, errors[way], f"{marker}-", label=way)
-style.label(ax, "Error of FP32 attention against float64", "keys", "relative")
+style.label(ax, "FP32 attention against float64", "keys", "relative error")
 ax.legend()
 plt.show()
 reveal("04.attention", min(ways, key=lambda way: errors[way][-1]))
@@ -291,7 +291,7 @@ for fmt in ("int4", "fp8_e4m3", "int8", "bf16", "fp16"):
     kv[fmt] = compare(*run).mean_abs
     by = by_position(token_delta(*run), run[-1]).mean_abs
     ax.semilogy(by, label=f"{fmt}: mean {kv[fmt]:.0e}")
-style.label(ax, "Rollout with such a cache", "response token", "mean |delta|")
+style.label(ax, "Delta, by cache", "response token", "mean |delta|, nats")
 fig.legend(loc="outside right upper")
 plt.show()
 times = kv["fp8_e4m3"] / kv["bf16"]
@@ -424,11 +424,15 @@ for boundary in ("fp32", "bf16"):
 #
 # - **Determinism**: run it twice, get the same bits.
 # - **Batch invariance**: alone or in company, the same bits.
-# - **Train/inference equality**: the trainer's bits are the rollout's.
+# - **Train/inference equality**: the trainer's bits are the rollout's (lesson 09 calls it
+#   true on-policy).
+#
+# An engine has the fixed order and, unlike its trainer, a BF16 cache. What is left of the
+# three?
 
 # %%
-question = "An engine is deterministic. Is it then batch-invariant?"
-predict("04.deterministic", question, ["yes", "no"])
+kept = ["the first", "the first two", "all three"]
+predict("04.deterministic", "Fixed order, a BF16 cache on one side:", kept)
 
 # %% tags=["anchor:three-things"]
 clock = noise(40)
@@ -455,12 +459,12 @@ systems = {
 holds = {}
 print(f"{'':30}{'twice':>9}{'batch':>9}{'trainer':>9}")
 for name, (ops, trainer, its) in systems.items():
-    once, again = decode(ids, ops), decode(ids, ops)
-    single = decode(ids[:1], ops)
+    once, again, single = (decode(x, ops) for x in (ids, ids, ids[:1]))
     pairs = (again, once), (single, once[:1]), (trainer(ids, its), once)
     holds[name] = ["yes" if torch.equal(x, y) else "no" for x, y in pairs]
     print(f"{name:30}" + "".join(f"{held:>9}" for held in holds[name]))
-reveal("04.deterministic", holds["ordinary kernels"][1])
+held = holds["fixed order, BF16 cache"].count("yes")
+reveal("04.deterministic", kept[held - 1])
 
 # %% [markdown]
 # On most processors each row has another pattern. **Determinism is the ground floor**:
@@ -528,6 +532,14 @@ for dtype in (torch.float32, torch.bfloat16):
 panel(model, task, rollout=PRESETS["fp8_kv"])
 
 # %% [markdown]
+# ## For your own stack
+#
+# - Search first for a rounding that one side does and the other does not: norm, head, logits,
+#   cache, all-reduce.
+# - Run one prompt alone and in a full batch. If bits differ, the engine is not batch-invariant,
+#   and its last digits depend on traffic.
+# - Know the **floor** of your two sides: the delta that they have while nothing is wrong.
+#
 # ## Check yourself
 #
 # Answer aloud, then open.

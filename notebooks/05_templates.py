@@ -35,12 +35,12 @@ from tinyrl.checkpoints import load
 from tinyrl.collate import Collator
 from tinyrl.course import panel, style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.experiments.conversations import (
+from tinyrl.course.lessons.conversations import (
     Mixed, digit_pairs, distance, encoded, laid_out, loss_and_grad, rolled_out,
     row_logp, said_twice, says_right, second_end, trainer_logp)
-from tinyrl.course.predictions import predict, reveal
-from tinyrl.course.experiments.wrong_inputs import (
+from tinyrl.course.lessons.wrong_inputs import (
     FAULTS, Fault, compare_inputs, cut_rewards, in_loss, look_alike, measure)
+from tinyrl.course.predictions import predict, reveal
 from tinyrl.metrics import compare
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.positions import Positions
@@ -156,7 +156,7 @@ for ax, (which, policy) in zip(axes, policies.items()):
             ax.semilogy(range(1, 5), by, "o-", ms=4, label=name)
     style.label(ax, f"Template changed: {which}", "response token")
     ax.set_xticks(range(1, 5))
-axes[0].set_ylabel("mean |delta|")
+axes[0].set_ylabel("mean |delta|, nats")
 fig.legend(*ax.get_legend_handles_labels(), ncols=3, loc="outside lower center")
 plt.show()
 more_k3 = moved["learned", "<bos> twice"] / moved["rope", "<bos> twice"]
@@ -244,7 +244,7 @@ for ax, (which, policy) in zip(axes, policies.items()):
     grid = torch.tensor([errors[which, how] for how in settings]).view(4, 3)
     rows = [f"{h.positions}, {h.visible}" for h in settings[::3]]
     style.table(ax, grid, rows, ("right", "left", "packed"))
-    style.label(ax, f"{which}: mean |delta|")
+    style.label(ax, f"{which}: mean |delta|, nats")
 plt.show()
 wrong = [h for h in settings if h.layout != "right" and h != Collator(h.layout)]
 silent = sum(errors["rope", how] < 1e-5 for how in wrong)
@@ -283,7 +283,7 @@ for ax, (which, policy) in zip(axes, policies.items()):
         rates = [pass_rate(policy, CumSum(3), s, noise(10)) for s in stacks]
         ax.plot(rates, look, color=style.ROLLOUT, label=f"{of} moved")
         print(f"{which:8} {of:9}", *(f"{r:5.2f}" for r in rates))
-    style.label(ax, which, "moved by", "pass rate")
+    style.label(ax, f"{which} positions", "moved by, places", "pass rate")
 axes[0].legend()
 plt.show()
 
@@ -456,8 +456,8 @@ claim("share that ends in time, pad = eos, mask by id (control: by length)",
 #
 # The **second id**: an engine stops at either (ours did); a trainer that knows one sees a
 # response that never ends, the flat lines on the right. It counts as cut off (trl#7039 saw
-# 97 %), is punished or dropped as such, and whatever comes after it counts: if the trainer
-# pads with the id that it knows, the first pad (*another end id* above).
+# 97 %), and is punished or dropped as such. And what comes after it counts: if the trainer pads
+# with the id that it knows, the first pad does (*another end id* above).
 #
 # **Stop strings** are looked for in text, and may end inside a token:
 
@@ -500,7 +500,8 @@ for (name, (a, counts)), grad in zip(ways.items(), grads):
 #   being right. Look at their cosine: they have little in common.
 # - **Masked, but 0 in the mean** looks like ignoring and works like punishing: answers in
 #   time are lifted above a mean that holds zeros. DAPO (arXiv 2503.14476) masks overlong
-#   answers; look up which mean your code takes.
+#   answers; look up which mean your code takes. (Its *overlong penalty* punishes by degrees:
+#   a deduction that grows as an answer comes near the limit.)
 # - **Reward of the uncut**: the cut answer is paid as if all of it were trained. No length
 #   is too long; the ending learns nothing.
 # - **Rewards not filtered**: from the first dropped row on, everybody gets another's reward,
@@ -510,7 +511,7 @@ for (name, (a, counts)), grad in zip(ways.items(), grads):
 # ## Told apart
 #
 # Sixteen faults, each through the real template, tokenizer, collator or mask, compared as
-# lesson 11 will: *inputs first*. Where ids part and by how many; which positions are told;
+# lesson 12 will: *inputs first*. Where ids part and by how many; which positions are told;
 # who is seen; what counts. *ids: start +1* are ids that part at the start, one more of them;
 # *turn -1* part where the assistant's turn opens, one fewer; *counts: all after* is a loss over
 # all that comes after the response. Then, apart from these, the delta; and where there is
@@ -541,12 +542,20 @@ claim("faults whose inputs look like another's (control: whose |delta| does)",
 # %% [markdown]
 # On a batch every fault leaves a set of marks that no other leaves. (One conversation may not
 # tell: `0 0 7` becomes `7` as a *last word* and as *a number*. But the one rewriting shortens
-# every history, the other those that begin with 0.) The delta does not tell them apart: sort
-# the faults by the powers of ten of their deltas in both models, and as many as the control
-# says share theirs with another. The mask's faults have none at all: they are in the loss
+# every history, the other those that begin with 0.) The delta does not tell them apart.
+# Sort the faults by the powers of ten of their deltas in both models: the control counts those
+# that share theirs with another. The mask's faults have none at all: they are in the loss
 # alone, and even there the gradient may keep its direction. A response that lost or gained an
 # end has no delta either: it is compared as far as both sides have it, and there no number is
 # wrong. So the order of a search is: ids, positions, who is seen, what counts; then logprobs.
+#
+# ## For your own stack
+#
+# - Compare ids, positions and masks of both sides before any logprob. It is an exact test: put it
+#   into CI.
+# - Hand over ids, never text.
+# - Look at the last ids of some responses, and at the share that counts as cut off.
+# - Send row numbers through the pipeline as rewards, once: they have to come out in order.
 #
 # ## Check yourself
 #

@@ -113,6 +113,15 @@ plt.show()
 # %% [markdown]
 # ## The constant log S
 #
+# An engine cuts, its trainer does not, and both are exact otherwise.
+
+# %%
+shapes = ["both signs, 0 on average", "log 0.95 everywhere",
+          "never above 0, its own value at each place"]
+question = "Top-p 0.95 in the engine, nothing in the trainer. Delta is ..."
+predict("06.constant", question, shapes)
+
+# %% [markdown]
 # Let $p$ be the model's distribution, $K_t$ the set that was kept at step t and
 # $S_t = \sum_{a \in K_t} p(a)$ its mass. The engine samples from, and reports,
 # $\mu(a) = p(a) / S_t$. A trainer that knows nothing of the cut computes $p(a)$. So
@@ -121,12 +130,6 @@ plt.show()
 # \qquad e^{\delta_t} = S_t$$
 #
 # whichever token was sampled.
-
-# %%
-shapes = ["both signs, 0 on average", "log 0.95 everywhere",
-          "never above 0, its own value at each place"]
-question = "Top-p 0.95 in the engine, nothing in the trainer. Delta is ..."
-predict("06.constant", question, shapes)
 
 # %% tags=["anchor:log-s"]
 cut, full = sides(decoding(top_p=0.95))
@@ -137,10 +140,10 @@ d = (full.logp - cut.logp_rollout).double()[cut.mask]
 fig, (left, right) = plt.subplots(1, 2)
 left.plot(S.log(), d, ".", ms=2, color=style.DELTA)
 left.plot([-0.055, 0], [-0.055, 0], color=style.QUIET, lw=0.8)
-style.label(left, "Delta of each token", "log S, enumerated", "delta, nats")
+style.label(left, "Delta is log S", "log S, enumerated", "delta, nats")
 right.hist(d.exp(), bins=60, color=style.DELTA)
 right.axvline(0.95, color=style.BAD, lw=1)
-style.label(right, "Ratio p / p_engine: never below 0.95", "ratio", "tokens")
+style.label(right, "Ratio p / mu: never below 0.95", "ratio", "tokens")
 plt.show()
 off = (d - S.log()).abs().max().item()
 simple = (d - torch.tensor(0.95).log()).abs().max().item()
@@ -158,10 +161,11 @@ reveal("06.constant", shapes[0 if d.max() > 1e-4 else 1 if simple < off else 2])
 #
 # ## Raw or processed
 #
-# Engines can report a logprob from before all this (**raw**, vLLM's default) or from after
-# it (**processed**). Below, temperature 0.9 and top-p 0.98 in the engine; both reports;
-# and three trainers: one that knows nothing, one that divides by 0.9, and one that also
-# takes its softmax over the kept set.
+# Engines can report a logprob from before all this (**raw**, vLLM's default) or from
+# after it (**processed**); lesson 01 estimated a pass rate with either. Below,
+# temperature 0.9 and top-p 0.98 in the engine; both reports; and three trainers: one that
+# knows nothing, one that divides by 0.9, and one that also takes its softmax over the
+# kept set.
 
 # %% tags=["anchor:raw"]
 hot = dict(temperature=0.9, top_p=0.98)
@@ -200,7 +204,7 @@ for kind in ("raw", "processed"):
 
 # %%
 cures = ["yes, both", "temperature yes, top-p no", "neither"]
-predict("06.weight", "The ratio p_new / p_engine, exact: does it "
+predict("06.weight", "The ratio p_new / mu, exact: does it "
         "repair a temperature, and a top-p, in the engine?", cures)
 
 # %% tags=["anchor:which-old"]
@@ -357,11 +361,11 @@ for one, colour in ((True, style.ROLLOUT), (False, style.TRAIN)):
         left.plot(p[at], d[at], form, ms=4, color=colour, label=name)
 left.legend(title="likely token, sampled token", loc="lower right", ncols=2)
 left.axhline(0, color=style.QUIET, lw=0.8)
-style.label(left, "Penalty 1.1 in the engine alone", "p of trainer", "delta")
+style.label(left, "Penalty 1.1 in the engine", "p of trainer", "delta, nats")
 solved = {r: told(model, decoding(repetition_penalty=r))[-1]
           for r in (1.0, 1.05, 1.1, 1.2, 1.5)}
 right.plot(solved.keys(), solved.values(), "o-", color=style.ROLLOUT)
-style.label(right, "What it does to the answers", "penalty", "share solved")
+style.label(right, "Answers suffer from it", "penalty", "share solved")
 plt.show()
 
 # %% [markdown]
@@ -421,9 +425,9 @@ claim("true K3 over what shows, or over BF16's (control: nano-aha)",
 # %% [markdown]
 # None of them *sees* it, for three reasons. Three have no ratio. In rlhf-book the old
 # logprobs are recomputed by the weights that are trained: before an update the ratio is one
-# array minus itself, 0 whatever was sampled. simple_GRPO does compare two engines, vLLM
-# with the trainer, to which it sends weights every 16 steps: it would see rounding and
-# staleness (ours has neither), but both columns leave out T, and so does their difference.
+# array minus itself, 0 whatever was sampled. simple_GRPO does compare two engines: the
+# trainer, and a vLLM that gets new weights every 16 steps. It would see rounding and staleness,
+# of which ours has neither. But both columns leave out T, and so does their difference.
 # As in the row *raw, softmax* above, the claim asks how much larger the true K3 is than
 # what shows, or than the rounding that any alarm must allow for. In each but the last it is
 # large; there "nearly no cut", to exclude ids that the tokenizer lacks, is nearly right.
@@ -438,12 +442,13 @@ claim("true K3 over what shows, or over BF16's (control: nano-aha)",
 # ## A curve that lies
 #
 # Does it matter for training? Four runs of GRPO from one start, old logprobs recomputed. The
-# reward that a run logs is that of its **sampler**.
+# reward that a run logs is that of its **sampler**. Beside it, the start and the four policies
+# are evaluated by four decoders.
 
 # %%
-truths = ["about what the log says", "clearly lower", "clearly higher"]
-predict("06.curve", "RL with top-p 0.95 in the engine logs a reward above 0.9. "
-        "Sampled at T = 1 without a cut, the policy solves ...", truths)
+shares = ["a third, too", "about two thirds", "nearly everything"]
+predict("06.curve", "The start solves a third of prompts at T = 1. Decoded "
+        "greedily, it solves ...", shares)
 
 # %% tags=["anchor:training"]
 runs = {
@@ -466,8 +471,8 @@ for (name, (engine, trainer)), colour in zip(runs.items(), colours):
     size = [max(s.mismatch.k3, 1e-13) for s in steps]
     wide = 5 if engine == trainer else 1.8  # what lies on it shows
     right.semilogy(size, ls=form, color=colour, lw=wide)
-style.label(left, "Logged reward", "step", "share solved")
-style.label(right, "Trainer against engine (floor: 1e-13)", "step", "K3")
+style.label(left, "Logged reward: the sampler's", "step", "share solved")
+style.label(right, "Trainer to engine (0 at 1e-13)", "step", "K3, nats")
 fig.legend(loc="outside lower center", ncols=4)
 plt.show()
 
@@ -482,11 +487,11 @@ for name, policy in policies.items():
     gap[name] = each[-1] - each[2]
 claim("logged reward minus solved at T = 1, top-p run (control: no cut)",
       gap["top-p"], at_least=0.15, control=gap["no cut"])
-lies = gap["top-p"]
-reveal("06.curve", truths[0 if abs(lies) < 0.1 else 1 if lies > 0 else 2])
+greedy = told(model, decoders["greedy"])[-1]
+reveal("06.curve", shares[(greedy > 0.5) + (greedy > 0.85)])
 
 # %% [markdown]
-# Three lessons, and one disappointment.
+# Three findings, and one disappointment.
 #
 # - **The log shows the sampler.** The highest curve does not belong to the policy that is
 #   best without the crutch. The cut hides mistakes, and what it hides is not trained away:
@@ -540,6 +545,13 @@ table("no cut, on", rows)
 panel(model, task, rollout=decoding(top_p=0.9))
 
 # %% [markdown]
+# ## For your own stack
+#
+# - Find out which processors the engine applies by default (`generation_config.json`), and
+#   whether its logprobs come from before or after them.
+# - If all ratios lie below 1, one side cuts: replay the kept set, or do not cut.
+# - The logged reward is the sampler's. Evaluate by sampling, with the settings that serve.
+#
 # ## Check yourself
 #
 # Answer aloud, then open.
@@ -594,11 +606,11 @@ panel(model, task, rollout=decoding(top_p=0.9))
 #
 # 1. 温度、重复惩罚只重新分配概率；top-k、top-p、min-p 会截断，集合之外的概率严格为 0。
 # 2. 采样参数是策略定义的一部分：两侧参数不同不是误差，而是两个不同的分布。
-# 3. 采样侧截断、训练侧不截断时，每个 token 的 delta 恰好是 log S，比值恰好是 S，永远偏向一边。
+# 3. 采样端截断、训练端不截断时，每个 token 的 delta 恰好是 log S，比值恰好是 S，永远偏向一边。
 # 4. raw 与 softmax 对得上，不代表对：两列数都可能不是真正抽样的分布。
 # 5. 比值要对，old 必须取真正抽样所用的（processed）概率；温度可以靠权重完全修正。
 # 6. 被截掉的尾部从未被抽到，权重无从施加，误差恰好等于新策略落在集合外的质量。
-# 7. 训练侧自己重算 top-p 会因舍入把已抽到的 token 判为不可能；应当重放采样时记录的集合。
-# 8. 只在采样侧加重复惩罚：delta 有正有负，符号取决于该位置的高概率 token 之前是否出现过。
+# 7. 训练端自己重算 top-p 会因舍入把已抽到的 token 判为不可能；应当重放采样时记录的集合。
+# 8. 只在采样端加重复惩罚：delta 有正有负，符号取决于该位置的高概率 token 之前是否出现过。
 # 9. 日志里的奖励属于采样器，不属于策略；贪心评估几乎分不出这些策略的好坏。
-# 10. 重放能消除失配，但在这里并没有学得更好；上线前要用真实的服务配置整体评估长度、格式和成功率。
+# 10. 重放能消除不一致，但在这里并没有学得更好；上线前要用真实的服务配置整体评估长度、格式和成功率。

@@ -15,8 +15,8 @@
 #
 # You will find the tokens whose choice hangs by a thread, watch rounding tip them, see
 # what one other expert does to a logprob, and try three remedies: replaying the rollout's
-# choice, replaying the trainer's own, and a penalty. One of the three can destroy the
-# policy. 40 minutes to read, under a minute to compute.
+# choice, replaying the trainer's own, and a penalty. 40 minutes to read, under a minute
+# to compute.
 
 # %%
 from copy import deepcopy
@@ -96,9 +96,9 @@ print(f"{type(hf).__name__}: logits apart by {far:.0e}, {n} choices differ")
 #
 # The **margin** is how far the last expert that is in lies above the first that is out.
 # Gates move a little when logits move a little; the *choice* jumps when the two change
-# places, for which half the margin is error enough. A token that takes another expert is called a **flip** here: another *set* of
-# experts, their order is no matter. A BF16 rollout keeps its routers in FP32, as some
-# recipes do; the trainer is FP32 everywhere.
+# places, for which half the margin is error enough. A token that takes another expert is
+# called a **flip** here: another *set* of experts, their order is no matter. A BF16 rollout
+# keeps its routers in FP32, as some recipes do; the trainer is FP32 everywhere.
 
 # %%
 shares = ["none: the router is exact", "about 2 %", "about a third"]
@@ -180,7 +180,7 @@ for name, colour in zip(("FP16", "BF16", "FP8", "INT4 weights"), colours):
     curve = [flip[bins == i].double().mean() for i in range(1, 13)]
     right.semilogx(edges[:-1] * 1.36, curve, "o-", ms=3, color=colour)
 right.legend(right.lines, ("FP16", "BF16", "FP8", "INT4 weights"))
-style.label(right, "Flips, given the margin", "margin", "share that flips")
+style.label(right, "Small margins flip", "margin", "share that flips")
 plt.show()
 
 # %% [markdown]
@@ -239,7 +239,7 @@ for i, arm in enumerate(("dense", "mixture", "replayed")):
     ax.semilogy(at, ys.flatten(), "o", color=colours[i], label=arm)
 ax.set_xticks(range(5), formats)
 fig.legend(loc="outside lower center", ncols=3)
-style.label(ax, "K3 of five batches each (floor: 1e-9)", "", "K3")
+style.label(ax, "Replay lowers K3 (0 drawn at 1e-9)", "", "K3, nats")
 plt.show()
 means = {key: mean(values) for key, values in k3s.items()}
 larger = [means["mixture", x] > means["dense", x] for x in formats[:4]]
@@ -290,15 +290,15 @@ for name in ("router alone BF16", "BF16", "FP8", "INT4 weights"):
 
 # %%
 what = "mean |delta| of flipped over kept tokens, BF16 (control: FP8)"
-claim(what, given["BF16"], at_least=4, control=given["FP8"])
+claim(what, given["BF16"], at_least=4, of="batches", control=given["FP8"])
 
 # %% [markdown] tags=["anchor:drift"]
 # ## Who does the work
 #
 # Flips also move **load**. If the rollout's engine sends tokens elsewhere, its experts see
 # other data than the trainer's, and an expert whose tokens come and go is trained on a
-# moving target: routing that is unstable. *Drift* is half the sum of the absolute
-# differences of the loads, the share of choices that moved, net. It is the last column of
+# moving target: routing that is unstable. *Drift*, here of load and not of the policy as in
+# lesson 01, is half the sum of the absolute differences of the loads, the share of choices that moved, net. It is the last column of
 # the first table, and smaller than the flip rate: a flip moves one of a token's two
 # choices, and flips there and back cancel. The balance loss has evened the load over all
 # tokens; over answers alone, as here, it is not even, and no engine's fault.
@@ -434,7 +434,7 @@ for colour, (name, (recipe, trainer)) in zip(colours, remedies.items()):
     axes[2].semilogy([s.mismatch.k3 for s in steps], color=colour)
     print(f"{name:11} flips {mean(flip[:5]):.1%} -> {mean(flip[-5:]):.1%}, "
           f"pass rate {born:.2f} -> {final[name]:.2f}")
-for ax, title in zip(axes, ("Reward of rollouts", "Tokens that flip", "K3")):
+for ax, title in zip(axes, ("Reward, rollouts", "Share of flips", "K3, nats")):
     style.label(ax, title, "step")
 fig.legend(loc="outside lower center", ncols=4)
 plt.show()
@@ -461,7 +461,7 @@ reveal("07.penalty", endings[2 if not fewer else 0 if strong > 1 else 1])
 # %% [markdown] tags=["anchor:balance"]
 # ## Balance against reward
 #
-# Left alone, routers come to love some experts, and machines idle. The usual cure adds a
+# Left alone, routers come to prefer some experts, and machines idle. The usual cure adds a
 # loss (Switch, arXiv 2101.03961, eq. 4): $E \sum_e f_e P_e$, with $f$ how often each
 # expert is chosen and $P$ its mean probability. It knows nothing of reward. Do the two
 # pull apart? First their gradients on the routers, eight batches; then short runs.
@@ -497,7 +497,7 @@ for weight in (0.0, 1.0, 100.0):
 
 # %% [markdown]
 # A negative cosine says that the step which evens the load raises the RL loss: the
-# objectives pull apart on the router. Near zero they mind their own business. Batches
+# objectives pull apart on the router. Near zero neither disturbs the other. Batches
 # scatter widely, so take the sign of the means and not its size.
 #
 # Look at the loads, too. This mixture was even before, and RL upsets it little within these
@@ -507,6 +507,14 @@ for weight in (0.0, 1.0, 100.0):
 # one. With many experts and long training the price may rise: an expert that is
 # right for a task and overloaded is taken from it. Alternatives move no gradient: a bias
 # on the logits that decides the choice and not the gates (arXiv 2408.15664).
+#
+# ## For your own stack
+#
+# - Log the share of tokens that flip, and |delta| of flipped and other tokens apart: a few flips
+#   can be all of K3.
+# - Routers in FP32 do not prevent flips. Replay the rollout's routes, and see how far K3 falls:
+#   that part was the router's.
+# - Compare several batches before you rank anything.
 #
 # ## Check yourself
 #
@@ -560,7 +568,7 @@ for weight in (0.0, 1.0, 100.0):
 # 4. BF16 的翻转几乎都落在间隔最小的那一小部分 token 上；格式越粗，越不看间隔。
 # 5. 两侧张量并行的切分不同，部分和以 BF16 相加，也足以造成翻转。
 # 6. BF16 下翻转 token 的 |delta| 是其余 token 的数倍；少数翻转决定 K3，所以要逐个种子看。
-# 7. R3 让训练侧沿用采样侧选出的专家，权重由训练侧的 logits 在该集合上重新计算，路由器仍有梯度。
-# 8. R2 沿用训练侧计算 old logprob 时的选择，只管多次更新之间的翻转，不管两个引擎之间的。
+# 7. R3 让训练端沿用采样端选出的专家，权重由训练端的 logits 在该集合上重新计算，路由器仍有梯度。
+# 8. R2 沿用训练端计算 old logprob 时的选择，只管多次更新之间的翻转，不管两个引擎之间的。
 # 9. 一致性惩罚能减少翻转，但强到有效时会毁掉策略；在这个规模上看不到 R3 论文所治的崩溃。
 # 10. 均衡损失与 RL 目标在路由器上的梯度方向并不一致；每个系数只跑了一次，小的代价看不出来。

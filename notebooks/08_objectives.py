@@ -32,9 +32,8 @@ from tinyrl.advantages import group_advantages, informative
 from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.experiments.pairs import Pair, look
-from tinyrl.course.experiments.updates import GROUP, answered
-from tinyrl.course.experiments.updates import first_update, push
+from tinyrl.course.lessons.pairs import Pair, look
+from tinyrl.course.lessons.updates import GROUP, answered, first_update, push
 from tinyrl.course.panels.run_plots import plot_runs
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.course.predictions import predict, reveal
@@ -98,12 +97,13 @@ predict("08.cosine", "T = 1.5, the engine's logprobs as old: the cosine of "
 # %% [markdown] tags=["anchor:algorithms"]
 # ## Every objective in one line
 #
-# All of them are *ratio, gate, average* (`tinyrl.objectives` has a table with sources):
+# All of them are *ratio, gate, average* (`tinyrl.objectives` has a table with sources; the gate is
+# what is done to the ratio, no router's gate):
 #
 # | | ratio of | gate | average |
 # |---|---|---|---|
 # | PPO (arXiv 1707.06347), GRPO (2402.03300), Dr. GRPO (2503.20783) | token | clip at 0.8, 1.2 | tokens; responses; constant |
-# | DAPO (2503.14476) | token | clip at 0.8, **1.28** | tokens |
+# | DAPO (2503.14476) | token | clip at 0.8, **1.28** (*clip-higher*) | tokens |
 # | GSPO (2507.18071) | **response** | clip at 1 - 3e-4, 1 + 4e-4 | responses |
 # | SAPO (2511.20347) | token | **soft** | responses |
 # | CISPO (2506.13585) | token | capped **weight**, no gradient through it | tokens |
@@ -140,12 +140,12 @@ reveal("08.cosine", turned[0 if cosine > 0.9 else 2 if cosine < 0 else 1])
 # with them, T = 1.5 turns it around. **Soft or capped** (SAPO, CISPO): nothing is stopped,
 # the gradient nearly keeps its direction and loses length. **GSPO**, at the paper's width,
 # stops many already under BF16. At PPO's width of 0.2 it comes nearest to the right gradient
-# under INT4, since it hardly clips there: that is what a clip looks like that is switched off,
-# and nobody notices until it is needed. REINFORCE looks at no old logprob, and pays for it
+# under INT4, since it hardly clips there. A clip that is switched off looks like this, and nobody
+# notices until it is needed. REINFORCE looks at no old logprob, and pays for it
 # elsewhere: nothing holds an update back. (Dual clip has no row. It acts on bad tokens whose
 # ratio is above 3, and the last line says how far these go here.)
 #
-# The first row is what it means that PPO leans on a right old logprob. But *why* do so few
+# The first row shows how PPO leans on a right old logprob. But *why* do so few
 # tokens carry so much of the gradient?
 
 # %% [markdown] tags=["anchor:ppo"]
@@ -200,16 +200,17 @@ claim(what, stopped["INT4", "mistakes"], at_least=0.4,
 # %% [markdown] tags=["anchor:centre"]
 # ## The centre of the clip
 #
-# Now train. INT4 rollouts, GRPO, 25 steps, two seeds. *Recomputed* lets the trainer score the
-# samples again, and takes these logprobs as old. *Rollout's* saves that pass: the ratio is new
-# over rollout, which is also the right importance weight, so on paper nothing is lost. *Clip
-# open* is the same with a band of 0.1 to 10. All arms have the same engine and prompts, and
-# begin with the same batch; later each policy answers for itself. The others keep the
-# rollout's old logprobs and change the objective (one seed for DAPO).
+# Now train. INT4 rollouts, GRPO, 25 steps. Lesson 01 had the first three arms as one run each;
+# here are two seeds. *Recomputed* lets the trainer score the samples again, and takes these
+# logprobs as old. *Rollout's* saves that pass: the ratio is new over rollout, which is also the
+# right importance weight, so on paper nothing is lost. *Clip open* is the same with a band of
+# 0.1 to 10. New are the arms that keep the rollout's old logprobs and change the objective (one
+# seed for DAPO). All arms have the same engine and prompts, and begin with the same batch;
+# later each policy answers for itself.
 
 # %%
-learning = ["only the first", "the first and the last", "all three"]
-question = "Recomputed, the rollout's, the same with the clip open: who learns?"
+learning = ["GSPO and SAPO", "SAPO alone", "GSPO alone", "neither"]
+question = "Does GSPO or SAPO learn, with the rollout's logprobs as old?"
 predict("08.centre", question, learning)
 
 # %%
@@ -240,12 +241,13 @@ for name, some in runs.items():
           f"{mean(ends[name]):5.2f} {mean(r.final.rollout for r in some):12.2f}"
           f"{first:12.1%}")
 born = [r.evaluations[0].train for r in runs["GRPO, recomputed"]]
-ok = [mean(ends[name]) > mean(born) for name in list(arms)[:3]]
-reveal("08.centre", learning[2 if all(ok) else 1 if ok[2] else 0])
+ok = [mean(ends[name]) > mean(born) for name in list(arms)[3:]]
+reveal("08.centre", learning[3 - ok[0] - 2 * ok[1]])
 
 # %% [markdown]
 # With the rollout's old logprobs GRPO's pass rate falls to a small part of what it was, after
-# some steps in which nothing looks wrong; its entropy falls at first and rises later. How far
+# some steps in which nothing looks wrong; its **entropy** (the mean of -log p over all it could
+# say next: how undecided it is) falls at first and rises later. How far
 # the rate falls depends on the seed: the claim below is on the mean of two. Opening the clip,
 # or recomputing, saves it. So the samples are good enough, and so is the weight; **the wrong
 # centre of the clip is the cause.** (The same happens at T = 1.5: choose it in the panel.)
@@ -304,14 +306,13 @@ axes[1, 0].set(ylabel="push, in units of |A|")
 below(fig, axes[1, 0], 4)
 
 # %% [markdown]
-# A gate's height is of no account, its slope is the push.
+# A gate's height does not matter; its slope is the push.
 #
 # - **PPO** follows the ratio and then is a switch: on one side a small delta costs
 #   everything, on the other a bad token weighs without bound; **dual clip** ends that.
-# - **SAPO** follows the ratio, from below, up to about 2, and then fades. A token that an
-#   engine put off by a delta of 1 gets more than its push, one off by -1 a third of it: the
-#   gate cannot tell such a delta from what was learned, either, but near 1 it takes nothing
-#   away altogether.
+# - **SAPO** follows the ratio, from below, up to about 2, and then fades. A token to which the
+#   engine gave a delta of 1 gets more than its push, one with -1 about a third. This gate cannot
+#   tell such a delta from what was learned, either; but it takes no push away altogether.
 # - **CISPO** follows the ratio up to its cap. Mistakes (left in the right pictures) keep it.
 #
 # Soft gates survive a wrong centre, and SAPO is silent about it: it clips nothing, so it has
@@ -404,7 +405,7 @@ for name, colour in zip(faulty, (style.GOOD, style.TRAIN, style.ROLLOUT)):
     ax.semilogx(widths, outside[name], "o-", color=colour, label=name)
     print(f"{name:8}", *(f"{share:6.1%}" for share in outside[name]))
 ax.axvspan(3e-4, 4e-4, color=style.QUIET, alpha=0.3, lw=0, label="paper")
-style.label(ax, "GSPO before any update", "band width", "responses stopped")
+style.label(ax, "Stopped by GSPO before any update", "band", "responses")
 below(fig, ax, 4)
 length = narrow[1].sum(1).double().mean()
 fits = length * O.at_level(*narrow, "geometric")[:, 0].var() / (3e-4 / 2) ** 2
@@ -534,18 +535,19 @@ reveal("08.lone", most[(share > 0.3) + (share > 0.8)])  # T = 1.5 was last
 # logprobs**, twice: for its ratios (the first table: its gradient is PPO's, a little less
 # stopped), and for the samples behind its rewards.
 #
-# ## All five in one table, as an interview asks for it
+# ## For your own stack
 #
-# | | what a wrong old logprob does | what it offers |
-# |---|---|---|
-# | PPO | moves the centre of the clip: stops mistakes, or good tokens | recompute; dual clip bounds bad tokens with a large ratio |
-# | GRPO | the same, times advantages that a few samples dominate | no division by std (Dr. GRPO) |
-# | GSPO | moves whole responses; a bias of one sign stays, a broken token hides | averages noise over length, flips of experts |
-# | DAPO | as PPO; rewards and groups are the engine's | wider upper side, token mean, no dead groups |
-# | SAPO | shortens pushes, stops none, raises no alarm | smooth, survives a wrong centre |
+# - Log the clip fraction *before the first update* of a batch. Above 0, old and new logprobs come
+#   from two computations.
+# - Recompute old logprobs. If you bypass that pass, know that the clip then measures from the
+#   rollout's policy.
+# - A new objective needs a new width: GSPO's band is hundreds of times narrower than PPO's.
+# - A soft gate raises no alarm. Log K3 beside it.
+# - Log how many groups are dropped, and how many have one success alone.
 #
-# None of them makes the two logprobs agree: that is done by formats, kernels, templates,
-# samplers, routers (lessons 03 to 07), and weights for what is left (lesson 09).
+# No objective makes the two logprobs agree: that is done by formats, kernels, templates, samplers
+# and routers (lessons 03 to 07), and by weights for what is left (lesson 09). Lesson 12 has the
+# five algorithms in one table, as an interview asks for them.
 #
 # ## Check yourself
 #
@@ -598,13 +600,13 @@ reveal("08.lone", most[(share > 0.3) + (share > 0.8)])  # T = 1.5 was last
 #
 # ## 中文小结
 #
-# 1. 各目标都由“比值、门控、平均”三步组成；比值里的旧 logprob 若来自另一个引擎，更新之前就已偏离 1。
+# 1. 各目标都由“比值、门、平均”三步组成；比值里的旧 logprob 若来自另一个引擎，更新之前就已偏离 1。
 # 2. 硬裁剪量的是离中心的距离：中心错了，尚未更新，就被判为更新已到界限。
 # 3. 失败回答里的错误 token 大多是引擎高估的 token：比值低于 0.8、advantage 为负，恰好被裁剪。
 # 4. 剩下的梯度在压低失败回答里原本正确的 token，策略因此被“教坏”：通过率大多跌到接近 0，熵先降后升。
-# 5. 两个对照（同一引擎、同样的题目）：重算旧 logprob，或保留采样侧 logprob 但放开裁剪；两者都能学，说明坏的是裁剪中心。
+# 5. 两个对照（同一引擎、同样的题目）：重算旧 logprob，或保留采样端 logprob 但放开裁剪；两者都能学，说明坏的是裁剪中心。
 # 6. GSPO 用几何平均：方差随长度下降，没有单个 token 能主导；但同号的偏差不会被平均掉，个别异常 token 会被平均值掩盖。
 # 7. GSPO 的裁剪宽度是 3e-4 量级；照搬 0.2 等于不裁剪，而论文宽度在短回答上，连 BF16 下都有许多回答被裁剪。
-# 8. SAPO、CISPO 不切断任何 token 的梯度，中心错了也能学；但 SAPO 没有会上升的裁剪比例，不会报警：软门控代替不了一致性检查。
+# 8. SAPO、CISPO 不切断任何 token 的梯度，中心错了也能学；但 SAPO 没有会上升的裁剪比例，不会报警：软门代替不了一致性检查。
 # 9. 成功稀少时，GRPO 的组内标准化会放大个别样本的作用；奖励取决于采样引擎生成的回答，动态采样丢掉哪些组也由它决定，DAPO 仍需对齐。
-# 10. 格式对齐管数值，R3 管路由，GSPO 管损失；前两者能降低失配，GSPO 不能；在这个规模上，奖励也没有因此改变。
+# 10. 格式对齐管数值，R3 管路由，GSPO 管损失；前两者能减小不一致，GSPO 不能；在这个规模上，奖励也没有因此改变。

@@ -12,11 +12,11 @@
 # > **One policy sampled, another is trained. Make the two equal, weigh what was
 # > sampled, drop some of it, or do nothing: what does each cure, and what does it cost?**
 #
-# You will take a mismatch apart until nothing is left of it; add up *every* response of
-# a tiny world, so that bias and noise of a correction are exact; watch product weights die
-# of length; train on stale rollouts with and without cures; and test what a bound does that
-# is meant to protect a run. Methods are ranked only where seeds separate them. 55 minutes to
-# read, under a minute to compute.
+# You will take a mismatch apart until nothing is left of it. You will add up *every*
+# response of a tiny world, so that bias and noise of a correction are exact, and see what
+# length does to product weights. Then you train on stale rollouts, with and without
+# corrections, and test a bound that is meant to protect a run. Methods are ranked only
+# where seeds separate them. 55 minutes to read, under a minute to compute.
 
 # %%
 from dataclasses import dataclass, field, replace
@@ -30,11 +30,11 @@ import torch
 from tinyrl.checkpoints import load
 from tinyrl.correction import Correction
 from tinyrl.course import style
-from tinyrl.course.panels.caps import CapPanel, plot_errors
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.experiments.enumerated import table, versus, world
-from tinyrl.course.predictions import predict, reveal
+from tinyrl.course.lessons.enumerated import table, versus, world
+from tinyrl.course.panels.caps import CapPanel, plot_errors
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
+from tinyrl.course.predictions import predict, reveal
 from tinyrl.explain import explain
 from tinyrl.metrics import compare, ess, sequence_delta
 from tinyrl.objectives import LossView
@@ -151,7 +151,7 @@ claim("largest |d| of every step, fixed shapes (control: ordinary ones)",
 # bit). It is a control arm, too: a run that fails with delta 0 did not fail by mismatch. And
 # read what is exact here: the logprobs *before* the step's first update, of rollouts
 # that are not stale. In a second minibatch the policy has moved; that is drift, and PPO's
-# business. Asynchronous rollouts are never on-policy, however equal the kernels.
+# business. Asynchronous rollouts are **off-policy**, however equal the kernels.
 #
 # ## Recompute, and what it hides
 #
@@ -362,7 +362,7 @@ plt.show()
 # ## Stale rollouts
 #
 # Now training: three seeds, few steps, and a learning rate at which old rollouts hurt soon.
-# Rollouts come from the weights of 8 steps ago.
+# Rollouts come from the weights of 8 steps ago, so that $\rho$ now holds staleness, too.
 
 # %%
 picks = ["the masked product", "truncated token weights", "seeds do not say"]
@@ -379,7 +379,7 @@ runs = experiment(policy, task, arms, [seed(k) for k in (1, 2, 3)])
 RunsPanel(policy, task, runs=runs, base=stale)
 
 # %% [markdown]
-# The panel begins with these runs (two equal policies have a K3 of 0, drawn at its floor). Add
+# The panel begins with these runs (two equal policies have a K3 of 0, drawn at the bottom). Add
 # an arm: *old logprobs: rollout's* is the bypass. At this rate a pass rate swings from step to
 # step, also with fresh rollouts, so what is compared is the mean of the last three evaluations.
 
@@ -412,9 +412,9 @@ reveal("09.rank", picks[int(token > product) if separated(*which) else 2])
 # This is what corrections are *for*: another engine **or old data**. What holds on every set of
 # seeds that this notebook is checked on is the claim, and it is of means: old rollouts do harm
 # late, and correcting them takes much of the harm back. How far a single run falls differs
-# much. Which pairs are *separated* changes with the seeds: with three of them a difference must
-# be several times its spread, so a gain that is real often fails the test; and of several tests
-# one can pass by luck: it is printed how often, were all arms equal. Believe a ranking of two
+# much. Which pairs are *separated* changes with the seeds. With three of them a difference must
+# be several times its spread, so a real gain often fails the test. And of several tests one can
+# pass by luck: how often, if all arms were equal, is printed. Believe a ranking of two
 # corrections only after more runs.
 #
 # Why can token weights, which left so much bias, help at all? Much of that bias was length,
@@ -458,12 +458,13 @@ for s in (seed(1), seed(2)):
         print(f"  {name:11}{r.evaluations[0].train:.2f} -> {r.final.train:.2f}")
 
 # %% [markdown]
-# Two numbers tell it: the **kept share**, and how many **responses an update** that leaves.
-# Starved is too kind a word: much of what the policy knew is lost, with either. The lottery's
-# rollouts are perfect, so this needs no mismatch. Why it happens this does not show. A few
-# responses are a noisy gradient, which Adam still makes steps of full size of; kept ones may be
-# alone in their groups, whose advantages then do not sum to zero; and where nothing is kept,
-# Adam's momentum goes on. Before you believe in a bound that protects, look at what it keeps.
+# Two numbers tell it: the **kept share**, and how many **responses an update** that
+# leaves. Such a run is *starved*, and worse: much of what the policy knew is lost, with
+# either. The lottery's rollouts are perfect, so this needs no mismatch. Why it happens
+# this does not show. A few responses make a noisy gradient, and Adam's steps are of
+# full size all the same. Kept ones may be alone in their groups, whose advantages then do not
+# sum to zero. Where nothing is kept, Adam's momentum goes on. Before you believe in a
+# bound that protects, look at what it keeps.
 #
 # ## Which policy gets better?
 #
@@ -528,8 +529,8 @@ for name in ("verl/decoupled_token_is", "verl/decoupled_geo_rs", "trl/default",
           f"{c.upper:<7.4g}{c.denominator}")
 
 # %% [markdown] tags=["anchor:names"]
-# `sequence` is the product in verl, TRL and slime, the geometric mean in AReaL and ms-swift.
-# With *all*, what was dropped counts as zero and the gradient shrinks; with *kept* it does not.
+# `sequence` is the product here, and elsewhere the geometric mean (lesson 08 says where). With
+# *all*, what was dropped counts as zero and the gradient shrinks; with *kept* it does not.
 # The same words are other weights: read flags with this table beside them.
 #
 # ## The ranking, tested
@@ -545,8 +546,8 @@ for arm, end in final.items():
     print(f"{arm:18}{m.bias:6.3f}{m.noise:7.2f}{m.ess:6.0%}{end!s:>36}")
 
 # %% [markdown]
-# - *Grain, scope*: bound none, and token weights have bias where the product has none, and less
-#   noise where the gap is large; at smaller gaps mostly. Finer is not more of a correction.
+# - *Grain, scope*: without a bound, token weights have bias where the product has none, and less
+#   noise where the gap is large (mostly at smaller gaps, too). Finer is not more of a correction.
 # - *Stability*: what was separated above, and no more. On most sets of seeds the masked
 #   product's mean is ahead of truncated tokens', by no means always separated, and this is one
 #   setting of one task. Larger studies contradict each other: Liu and Li (September 2025) see
@@ -554,6 +555,14 @@ for arm, end in final.items():
 #   weights fail *before* plain ones.
 # - *Speed*: on-policy to the bit pays in every step, a decoupled weight one forward pass, a bypass
 #   nothing.
+#
+# ## For your own stack
+#
+# - Align first, inputs before arithmetic; weigh what is left.
+# - Recompute old logprobs, and keep the rollout's: only they show the mismatch.
+# - Say level, operation, bounds and denominator of a correction; log what share it keeps, and how
+#   many responses an update.
+# - With a small mismatch and a small batch use none. And decide which policy you deploy.
 #
 # ## Check yourself
 #
@@ -601,13 +610,13 @@ for arm, end in final.items():
 #
 # ## 中文小结
 #
-# 1. 只有两条路：让两个分布相等，或给差异加权；先对齐权重、分词器、模板，再对齐位置、格式和算子。
+# 1. 只有两条路：让两个分布相等，或给差异加权；先对齐权重、分词器、模板，再对齐位置、格式和 kernel。
 # 2. True on-policy 指训练用的 logprob 与采样策略逐位相等；这里代价不大，但不能让陈旧的数据变新。
-# 3. 训练侧重算 old logprob 后，第一个 minibatch 的比值恒为 1：这是自己和自己比，不说明没有失配。
+# 3. 训练端重算 old logprob 后，第一个 minibatch 的比值恒为 1：这是自己和自己比，不说明两侧一致。
 # 4. 权重 p_old/μ 要另算：decoupled 把它放在损失外面，bypass 放在比值里面，两处都放就重复计算。
-# 5. TIS、MIS 有两种读法：教材按粒度（轨迹级；token 或 mini-batch 级），多数论文按操作（截断；屏蔽）。
+# 5. TIS、MIS 有两种读法：教学大纲按粒度（轨迹级；token 或 mini-batch 级），多数论文按操作（截断；屏蔽）。
 # 6. 穷举表明：连乘权重无偏但噪声大；token 级权重留下多少偏差因世界而异，多半是长度不对而方向大致对；截断以偏差换噪声。
-# 7. 失配很小而 batch 也小时，什么都不做与加权没有差别；batch 很大时偏差才显现出来。
+# 7. 不一致很小而 batch 也小时，什么都不做与加权没有差别；batch 很大时偏差才显现出来。
 # 8. 连乘权重的离散程度随长度增长，同一个界会把长回答几乎全部丢掉；几何平均不会，但界过窄时，INT4 的回答同样几乎全被丢掉。
 # 9. 陈旧 rollout 下不修正，平均通过率明显低于新鲜 rollout（各种子差别很大）；修正平均能补回不少；两种修正孰优，三个种子未必分得出。
 # 10. 过紧的屏蔽每步只留下极少回答，会毁掉策略；不做修正时，实际优化的更接近采样策略，量化部署时未必是坏事。

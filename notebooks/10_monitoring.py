@@ -30,11 +30,11 @@ from tinyrl.checkpoints import load
 from tinyrl.correction import Correction
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.experiments.pairs import Pair, in_parts, look, measured
-from tinyrl.course.experiments.rings import draw_rings, rung, told
-from tinyrl.course.experiments.sights import draw_sights
-from tinyrl.course.experiments.updates import GROUP, answered, first_update
-from tinyrl.course.experiments.watching import live, serve
+from tinyrl.course.lessons.pairs import Pair, in_parts, look, measured
+from tinyrl.course.lessons.rings import draw_rings, rung, told
+from tinyrl.course.lessons.sights import draw_sights
+from tinyrl.course.lessons.updates import GROUP, answered, first_update
+from tinyrl.course.lessons.watching import live, serve
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.framework_names import FRAMEWORKS, TWO_MEANINGS, translate
@@ -71,8 +71,8 @@ def sampler(**fields):
 # a rollout and a trainer. In two of them nothing is wrong: FP32 on both sides, and **BF16**
 # on both sides with other kernels, as any real stack has. The latter is what a fault has to
 # stand out from. The last two faults are of bookkeeping: logprobs that come one column
-# late, and one request in 256 that was answered after another one's prompt (a cache hit
-# that was none).
+# late, and one request in 256 that was answered after another one's prompt (a hit
+# in the prefix cache that was none).
 
 # %%
 twelve = Trainer(load("sft"), task, generator=noise(1), recipe=QUICK.recipe)
@@ -173,8 +173,8 @@ for name in ("FP32, FP32", "BF16, BF16", "INT4 weights"):
 # **K1, K2, K3** estimate $KL(\mu \| \pi)$ from tokens of $\mu$: $-\delta$, $\delta^2/2$,
 # $e^\delta - 1 - \delta$, averaged. K1 is unbiased and its signs cancel; K2 is biased where
 # delta is large; K3 is unbiased and never negative. An "approx KL" of a log is one of them
-# (which one, see below), so ask what it can hide. One that is negative is K1 on a bad day,
-# or deltas of the wrong sign. If delta itself is wrong, the estimate is precise and wrong.
+# (which one, see below), so ask what it can hide. A negative one is K1, by chance or because
+# deltas have the wrong sign. If delta itself is wrong, the estimate is precise and wrong.
 #
 # The last column is the same formula in float32, where $e^\delta$ near 1 has steps of 1.2e-7.
 # For the FP32 pair it prints rounding noise, with either sign. In float64, by `expm1`, a K3
@@ -203,8 +203,8 @@ for name, colour in looks.items():
                color=colour, histtype="step", log=True)
 left.axhline(0.01, color=style.QUIET, ls=":")
 left.set_xlim(1e-5, 20)
-style.label(left, "Tail of |delta| (dotted: 99 %)", "x", "share above x")
-style.label(right, "Ratio, ends collected at 0.5, 1.5", "ratio", "tokens")
+style.label(left, "Tail of |delta| (dotted: 99 %)", "x, nats", "above x")
+style.label(right, "Ratio (beyond 0.5, 1.5: at the ends)", "ratio", "tokens")
 fig.legend(*left.get_legend_handles_labels(), ncols=3,
            loc="outside lower center")
 plt.show()
@@ -310,7 +310,7 @@ for ax, name in zip(axes, three):
     how = dict(bins=30, range=(low, -low), histtype="step")
     for value, colour in ((0, style.BAD), (1, style.GOOD)):
         ax.hist(Delta[R == value].numpy(), color=colour, label=value, **how)
-    style.label(ax, name, "Delta", "responses" if ax is axes[0] else "")
+    style.label(ax, name, "Delta, nats", "responses" * (ax is axes[0]))
     r, gap = (found[name][n][0] for n in ("reward_corr", "reward_gap"))
     theirs = pass_rate(policy, task, pairs[name].engine, noise(402), 1024)
     error = (own * (1 - own) / 1024 + theirs * (1 - theirs) / 1024) ** 0.5
@@ -323,7 +323,7 @@ plt.show()
 # %% [markdown]
 # INT4 and a higher temperature make errors that the trainer would not make: it rates wrong
 # answers lower than the sampler did, and its own reward is higher than the log says. Under
-# top-p the log is far too *good*, and the estimate swears that it is right: the wrong
+# top-p the log is far too *good*, and the estimated gap is near zero: the wrong
 # answers that $\pi$ would give lie outside the cut, nothing in the batch stands for them. A
 # weight repairs what was sampled in the wrong proportion, never what was not sampled.
 #
@@ -360,9 +360,10 @@ predict("10.cancel", question, sums)
 # %% [markdown]
 # ## Two causes apart
 #
-# $p_{new} / \mu = (p_{old} / \mu)(p_{new} / p_{old})$: **mismatch** times **staleness**. Many
-# dashboards show only the product. To tell them apart the trainer must score with the
-# weights that the rollout had.
+# $p_{new} / \mu = (p_{old} / \mu)(p_{new} / p_{old})$: **mismatch** times **staleness**, if *old*
+# are the weights that the rollout had. (In lesson 09 they were the trainer's at the start of
+# the batch: its $\rho$ holds mismatch *and* staleness.) Many dashboards show only the product.
+# To tell the two apart the trainer must score with the rollout's weights.
 
 # %% tags=["anchor:apart"]
 print(f"{'':32}mismatch  staleness      both")
@@ -412,11 +413,10 @@ for name, engine, n in (("BF16", BF16, 32), ("INT4 weights", INT4, 32),
           f"{update.stopped_bad:.0%} with A < 0")
 
 # %% [markdown]
-# Under INT4 the clip stops few tokens, and the gradient turns: they are the mistakes, which
-# should have been pushed most (lesson 08; there the same wrong ratios without the clip turn it
-# far less). At temperature 1.5 most tokens of *good* answers start beyond 1.2 and get nothing,
-# those of bad answers are pushed down: the advantage meets the wrong update. Lesson 08 shows
-# what becomes of such a run.
+# As in lesson 08, which trains with it: under INT4 the clip stops few tokens, but they are the
+# mistakes, and the gradient turns. At temperature 1.5 most tokens of *good* answers start
+# beyond 1.2 and get nothing, those of bad answers are pushed down: the advantage meets the
+# wrong update.
 #
 # ## Alarms while it trains
 #
@@ -451,7 +451,7 @@ claim("alarms that ring after top-p with raw logprobs (control: weights stop)",
       rung(runs["top-p, raw"]), equal=0, control=rung(runs["weights stop"]))
 
 # %% [markdown]
-# A square is an alarm that rings at a step. Four lessons.
+# A square is an alarm that rings at a step. Four findings.
 #
 # - **Loud is not harmful.** Under INT4 many alarms ring from the first step on, and the
 #   trainer's own pass rate ends near the clean run's, as far as one run can say. The bounds
@@ -623,6 +623,6 @@ RunsPanel(policy, task, runs=compared, base=two["healthy"], seeds=2)
 # 5. 区间要按回答重抽，不按 token；K3 要用 float64 和 expm1，这样 1e-9 也是真实的数。
 # 6. 整条回答的 ESS 和 chi2：坏的时候是证据，好的时候什么也不证明，稀少的回答根本没被采到。
 # 7. 日志里的奖励属于采样的策略；奖励与比值相关时，训练策略自己的奖励是另一个数。
-# 8. 失配（old/rollout）与滞后（new/old）要分开记录：两者合在一起可能互相掩盖。
+# 8. 不一致（old/rollout）与滞后（new/old）要分开记录：两者合在一起可能互相掩盖。
 # 9. 警报响不等于有害，不响也不等于健康：top-p 加原始 logprob 时一声不响，奖励还最高。
 # 10. 训练曲线正常而部署变差，说明有东西没有对齐；应当用真正部署的整套系统来评测。

@@ -14,7 +14,7 @@
 # > you have seen, and then find a fault that nobody has told you of?**
 #
 # You will build the four-layer answer out of one fault; put five algorithms into one table;
-# take apart an engine in which somebody has changed what even this text does not know;
+# take apart an engine whose faults the seed has drawn, so that even this text does not know them;
 # measure which part of a design pays when; and then be asked. Hardly anything here is new:
 # every line leads back to the lesson that shows it. 50 minutes to read, half a minute to
 # compute, and as long with the cards as you like.
@@ -31,10 +31,10 @@ from IPython.display import Markdown
 from tinyrl import objectives as O
 from tinyrl.checkpoints import load
 from tinyrl.course import drill, style
-from tinyrl.course.interview import cases
 from tinyrl.course.claims import claim, seed
+from tinyrl.course.interview import cases
+from tinyrl.course.lessons.updates import answered, first_update
 from tinyrl.course.predictions import predict, reveal
-from tinyrl.course.experiments.updates import answered, first_update
 from tinyrl.metrics import compare, ess
 from tinyrl.runs import digest
 from tinyrl.scoring import response_logits, score
@@ -89,8 +89,8 @@ predict("12.missing", "“A token has two probabilities, from formats, kernels, 
 
 # %% [markdown]
 # The fault: rollouts from INT4 weights, a trainer in FP32. **Layer 1, the definition**, is one
-# token with two probabilities. Of this batch, the one that shows it most: a prompt, and the answer
-# up to this token.
+# token with two probabilities. Here is the one of this batch that shows it most, after its
+# prompt and the answer up to it.
 
 # %% tags=["anchor:definition"]
 b = answered(policy, task, asked[:48], INT4, noise(2))
@@ -198,11 +198,12 @@ claim("PPO's cosine with the right gradient, sampler at T = 1.2 (control: 0.8)",
       warm, at_most=0.8, of="batches", control=cold)
 
 # %% [markdown] tags=["anchor:algorithms"]
-# K3 of one order, another harm. **Size does not tell the harm; sign and place do.** A hot sampler
-# takes unlikely tokens more often than the trainer would. Their ratios are below 1, their answers
-# mostly fail, and the clip reads "pushed down enough". A cold sampler gives unlikely tokens ratios
-# *above* 1, and where the advantage is negative no side of PPO's clip holds these: nothing is
-# stopped, and the largest push is several times the right one. In words:
+# K3 is of one size, the harm is not. **Size does not tell the harm; sign and place do.**
+# A hot sampler takes unlikely tokens more often than the trainer would. Their ratios are
+# below 1, their answers mostly fail, and the clip reads "pushed down enough". A cold
+# sampler gives unlikely tokens ratios *above* 1, and where the advantage is negative no
+# side of PPO's clip holds these: nothing is stopped, and the largest push is several
+# times the right one. In words:
 #
 # | | ratio of | what the fault does to it | what it offers |
 # |---|---|---|---|
@@ -366,9 +367,9 @@ lost = x.response[x.mask & ~counted]
 print("left out of the mask:", tok.decode(lost.unique()), "in", len(lost))
 
 # %% [markdown]
-# **Step 7: dense against a mixture.** A router makes another expert of a rounding error: rarely, and
-# then it is a large one. The agreed engine, on the dense policy and on the course's mixture; then
-# the trainer follows its routes:
+# **Step 7: dense against a mixture.** A router can turn a rounding error into another
+# expert: rarely, and then the delta is large. The agreed engine, on the dense policy and
+# on the course's mixture; then the trainer follows its routes:
 
 # %% tags=["anchor:dense-moe"]
 routed = changed(AGREED, {"numerics.router": "bf16"})
@@ -464,7 +465,7 @@ fig, ax = plt.subplots(figsize=(style.WIDTH, 3.4))
 ax.semilogy(curves.T, color=style.QUIET, lw=0.5)
 ax.semilogy(curves[0], "o-", color=style.GOOD, label=", ".join(parts))
 ax.semilogy(curves[-1], "o-", color=style.ROLLOUT, label="the other way round")
-style.label(ax, "K3 left, in all 120 orders (1e-16: exactly 0)", "repairs made")
+style.label(ax, "K3 left, in 120 orders (0 at 1e-16)", "repairs made", "nats")
 fig.legend(loc="outside lower center", ncols=2)
 plt.show()
 wrong, *first, exact = (k3[frozenset(x)] for x in ([], *zip(parts), parts))
@@ -618,7 +619,7 @@ Markdown(table)
 #
 # 1. 回答按四层走：定义、来源、影响、对策；事实都对而顺序乱了，或漏掉“影响”，同样失分。
 # 2. 定义落在一个 token 的两个概率上；来源用 diff 列出；影响要有数字；对策要说清各自留下什么。
-# 3. 重算旧 logprob 后比值从 1 开始，K3 原封不动；加权付出样本量；只有对齐消除失配。
+# 3. 重算旧 logprob 后比值从 1 开始，K3 原封不动；加权付出样本量；只有对齐消除不一致。
 # 4. K3 差不多大的两个故障，危害可以不同：采样温度 1.2 被 PPO 截掉，0.8 一个也不截，却把个别 token 推得过猛。
 # 5. 五种算法都不会让两个 logprob 相等；表里的数来自第一次更新，不能据此排名。
 # 6. 排错八步：固定权重，固定 id，两侧打分，依次比输入与输出，逐项关闭，查模板与结束符，对照 MoE，记录分布并报警。

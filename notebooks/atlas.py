@@ -44,7 +44,7 @@ from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
 from tinyrl.course import claim, style
 from tinyrl.course.claims import seed
-from tinyrl.course.experiments.atlas import AGE, ENTRIES, survey
+from tinyrl.course.lessons.atlas import AGE, ENTRIES, survey
 from tinyrl.course.panels.atlas_table import AtlasTable, numbers
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.objectives import LossView, grpo
@@ -88,11 +88,13 @@ atlas
 # the response to the last, each picture on a scale of its own.
 #
 # Three things to see. Fields of *numerics* and *kernels* leave both signs and keep the
-# top-1 token. A change of *meaning* (another template, other positions) is larger by orders
-# of magnitude; but old weights, a doubled `<bos>` and a cut distribution come much nearer
-# to a coarse format, as the factors printed next say, and top-1 does not see them either.
-# And some rows are exactly or nearly zero: a field that can't hurt here can hurt elsewhere,
-# where its condition is met (position ids by column: with learned positions, lesson 05).
+# top-1 token. A change of *meaning* (another template, other positions) is larger by
+# orders of magnitude. But old weights, a doubled `<bos>` and a cut distribution come much
+# nearer to a coarse format, as the factors printed next say, and top-1 does not see them
+# either. (The formats of these rows are BF16, and FP8 for the cache. INT4 weights reach
+# the size of a temperature: lesson 01.) And some rows are exactly or nearly zero: a field
+# that can't hurt here can hurt elsewhere, where its condition is met (position ids by
+# column: with learned positions, lesson 05).
 
 # %%
 by_path = {row[0].entry.path: numbers(row) for row in atlas}
@@ -124,7 +126,7 @@ plt.show()
 
 # %% [markdown]
 # Blue: kernels; violet: formats; orange: everything else. In FP32 another order of addition
-# stays at the floor; the two kernels above it are more than an order: an unfused norm
+# moves last bits only; the two kernels above it are more than an order: an unfused norm
 # rounds more often, another eps is another formula. The same changes weigh more once the
 # base is BF16: that is what lesson 04 measures.
 
@@ -205,7 +207,7 @@ for name in three[0]:
 # **Anchor** in real systems: verl's and OpenRLHF's bypass mode, slime's
 # `--use-rollout-logprobs`; RLinf#1534 shows old and new apart at step 0, with a learning
 # rate of 0. Remedy: recompute, or a clip that is not centred on another policy. It is the
-# row to remember: it ends the INT4 run of notebook 01.
+# row to remember: it ends the INT4 run of lesson 01.
 # **Aggregation**: GRPO's mean over responses against DAPO's over tokens. Responses of
 # this task are nearly all of one length, so both are nearly one here; on responses of
 # unlike length they are not. Remedy: the same on both sides of a comparison.
@@ -223,13 +225,13 @@ for name in three[0]:
 #
 # ## 中文小结
 #
-# 1. 图谱逐项只改一个字段，同一检查点、同一批回复，运行时现算，三个种子。
-# 2. 数值格式与算子次序留下正负都有的小误差，首选 token 基本不变。
+# 1. 图鉴逐项只改一个字段，同一检查点、同一批回答，运行时现算，三个种子。
+# 2. 数值格式与 kernel 的次序留下正负都有的小误差，首选 token 基本不变。
 # 3. 模板或位置出错改变的是分布本身，K3 大出几个数量级；旧权重、重复的 <bos>、截断采样则与粗格式相差不远。
 # 4. FP32 下换一种求和次序只触及最后几位；以 BF16 为底时影响大得多。
 # 5. 有的字段要别的条件才起作用：先满足条件，再看它的影响。
 # 6. LossView 不改变任何 logprob，只改变梯度：把 rollout 的 logprob 当 old 会移动裁剪中心。
 # 7. 增长指数约 0.5 是随机游走；只有十三个 token 时这个数本身很吵。
-# 8. 指纹图左边是 delta 的分布（对数刻度），右边是沿回复位置的平均大小。
-# 9. top-1 一致率只在错得很大时才下降，单看它会漏掉多数失配。
+# 8. 指纹图左边是 delta 的分布（对数刻度），右边是沿回答位置的平均大小。
+# 9. top-1 一致率只在错得很大时才下降，单看它会漏掉多数不一致。
 # 10. 对照每行下方的“真实系统”，去自己的系统里找同一个开关。

@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 
 from tinyrl.checkpoints import load
-from tinyrl.course.experiments.atlas import AGE, ENTRIES, Entry, Sighting, survey
-from tinyrl.course.experiments.atlas_inputs import converse, converse_in_turns, inputs
-from tinyrl.course.experiments.conversations import encoded
 from tinyrl.course.labels import LABELS, linked
+from tinyrl.course.lessons.atlas import AGE, ENTRIES, Entry, Sighting, survey
+from tinyrl.course.lessons.atlas_inputs import converse, converse_in_turns, inputs
+from tinyrl.course.lessons.conversations import encoded
 from tinyrl.course.panels.atlas_table import AtlasTable, numbers, said
 from tinyrl.logprobs import token_logp
 from tinyrl.metrics import compare

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tinyrl.correction import Correction
-from tinyrl.course.experiments.enumerated import world
+from tinyrl.course.lessons.enumerated import world
 from tinyrl.course.panels import caps as caps_module
 from tinyrl.course.panels import mismatch as panels_module
 from tinyrl.course.panels.caps import CAPS, TICKS, CapPanel, bounded, plot_errors

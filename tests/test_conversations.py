@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tinyrl.course.experiments.conversations import (
+from tinyrl.course.lessons.conversations import (
     BETA,
     KINDS,
     TOKENIZER,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tinyrl.correction import Correction
-from tinyrl.course.experiments.enumerated import World, table, versus, world
+from tinyrl.course.lessons.enumerated import World, table, versus, world
 
 UNBOUNDED = Correction("sequence", "truncate", None, math.inf)
 METHODS = [

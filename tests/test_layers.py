@@ -44,7 +44,7 @@ COURSE = [  # the same inside the course
     ),
     *("journal", "records", "card", "style", "syllabus", "labels", "claims", "predictions"),
     *("exercise", "exercises", "outline", "environment", "execute"),
-    *("experiments", "panels", "checking", "interview", "authoring", "classroom"),
+    *("lessons", "panels", "checking", "interview", "authoring", "classroom"),
 ]
 MODULES = sorted(p for p in SRC.rglob("*.py") if p != SRC / "__init__.py")
 PYTHON = [

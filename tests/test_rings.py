@@ -7,8 +7,8 @@ import torch
 from matplotlib.figure import Figure
 
 from tinyrl.checkpoints import load
-from tinyrl.course.experiments.rings import LOWEST, MISMATCH, draw_rings, rung, steps, told
-from tinyrl.course.experiments.watching import Watched, live
+from tinyrl.course.lessons.rings import LOWEST, MISMATCH, draw_rings, rung, steps, told
+from tinyrl.course.lessons.watching import Watched, live
 from tinyrl.recipe import Recipe
 from tinyrl.stack import PRESETS, Stack
 from tinyrl.tasks import CumSum

@@ -7,7 +7,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from tinyrl.course.experiments.sights import (
+from tinyrl.course.lessons.sights import (
     BLIND,
     DROWNED,
     SEES,

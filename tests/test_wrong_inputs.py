@@ -7,7 +7,7 @@ import torch
 
 from tinyrl.advantages import group_advantages
 from tinyrl.collate import Collator
-from tinyrl.course.experiments.conversations import (
+from tinyrl.course.lessons.conversations import (
     KINDS,
     TOKENIZER,
     LossGrad,
@@ -18,7 +18,7 @@ from tinyrl.course.experiments.conversations import (
     talks,
     trainer_logp,
 )
-from tinyrl.course.experiments.wrong_inputs import (
+from tinyrl.course.lessons.wrong_inputs import (
     FAULTS,
     Fault,
     compare_inputs,

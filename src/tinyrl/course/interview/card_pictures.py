@@ -257,7 +257,7 @@ PICTURES: dict[str, Callable[[Axes], None]] = {
 def fingerprint(figure: Figure, field: str) -> None:
     """Delta's distribution and its size by position, with one field changed."""
     from tinyrl.checkpoints import load
-    from tinyrl.course.experiments.atlas import AGE, ENTRIES, survey
+    from tinyrl.course.lessons.atlas import AGE, ENTRIES, survey
     from tinyrl.metrics import by_position
     from tinyrl.tasks import CumSum
 

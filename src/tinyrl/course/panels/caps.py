@@ -27,7 +27,7 @@ from matplotlib.lines import Line2D
 
 from tinyrl.correction import Correction, Operation
 from tinyrl.course import style
-from tinyrl.course.experiments.enumerated import Moments, World, world
+from tinyrl.course.lessons.enumerated import Moments, World, world
 from tinyrl.course.panels.figure import encode
 from tinyrl.course.panels.mismatch import rooted, show_with_static
 from tinyrl.course.panels.readout import error_box

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from tinyrl.course.experiments.atlas_inputs import (
+from tinyrl.course.lessons.atlas_inputs import (
     Answers,
     converse,
     converse_in_turns,

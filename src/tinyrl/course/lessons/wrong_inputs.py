@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tinyrl.advantages import group_advantages
 from tinyrl.collate import Collator, Layout
-from tinyrl.course.experiments.conversations import (
+from tinyrl.course.lessons.conversations import (
     TOKENIZER,
     LossGrad,
     Rollouts,

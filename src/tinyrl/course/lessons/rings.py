@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from tinyrl.alarms import ALARMS
 from tinyrl.course import style
-from tinyrl.course.experiments.pairs import whole
-from tinyrl.course.experiments.watching import Watched
+from tinyrl.course.lessons.pairs import whole
+from tinyrl.course.lessons.watching import Watched
 
 MISMATCH = tuple(alarm for alarm in ALARMS if alarm.of == "mismatch")
 """Those that ask for trainer and rollout alone, as a run has them at each step."""

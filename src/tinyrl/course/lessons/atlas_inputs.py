@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.collate import Collator, lay_out, layout_logits
-from tinyrl.course.experiments.conversations import TOKENIZER, Talk, encoded, spoken
+from tinyrl.course.lessons.conversations import TOKENIZER, Talk, encoded, spoken
 from tinyrl.model import GPT
 from tinyrl.stack import Stack
 from tinyrl.tasks import CumSum, Task
