@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tinyrl.checkpoints import load
-from tinyrl.kernels import Kernels, Numerics, Ops, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.rollout import Batch
 from tinyrl.scoring import Score, score
@@ -34,7 +34,7 @@ SHAPES = pytest.mark.parametrize("config", [COURSE, ODD], ids=["course", "odd"])
 
 
 def plain() -> Ops:
-    return make(Kernels(), Numerics())
+    return Ops(Kernels(), Numerics())
 
 
 def gpt(config: GPTConfig = COURSE, seed: int = 0) -> GPT:

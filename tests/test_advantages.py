@@ -90,7 +90,7 @@ def test_integer_rewards_are_taken():
             torch.ones(4),
             2,
             {"std": "biased"},
-            "std must be sample, population, batch or none",
+            "std must be one of sample, population, batch, none",
         ),
         (torch.ones(4), 2, {"eps": 0.0}, "eps must be above 0"),
     ],

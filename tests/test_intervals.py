@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinyrl.intervals import (
-    Interval,
-    as_table,
     intervals,
     percentile,
     resample,
@@ -276,12 +274,6 @@ def test_percentiles():
     assert percentile(7.0, drawn, 0.9) == want
     with_nan = torch.cat([drawn, drawn.new_full((50,), math.nan)])
     assert percentile(7.0, with_nan, 0.9) == want
-
-
-def test_the_table_is_ready_to_print():
-    assert as_table({"k3": Interval(0.00112345, 0.0009, 0.00123456)}) == [
-        ("k3", "0.001123 [0.0009, 0.001235]")
-    ]
 
 
 @pytest.mark.parametrize(

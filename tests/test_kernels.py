@@ -10,7 +10,7 @@ from torch import nn
 
 from tinyrl.attention import pad_rows
 from tinyrl.formats import FORMATS, quantise
-from tinyrl.kernels import Kernels, Numerics, log_softmax, make
+from tinyrl.kernels import Kernels, Numerics, Ops, log_softmax
 
 u = 2.0**-24
 """The largest relative error of one rounding to float32."""
@@ -22,7 +22,7 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("shapes", ["free", "fixed"])
 def test_linear_norm_swiglu_rope(shapes):
-    ops = make(Kernels("naive", shapes), Numerics())
+    ops = Ops(Kernels("naive", shapes), Numerics())
     x = normal(3, 5, 8)
     with torch.no_grad():
         one, two = nn.Linear(8, 4, bias=False), nn.Linear(8, 6, bias=False)
@@ -48,28 +48,28 @@ def test_linear_norm_swiglu_rope(shapes):
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_weights_are_rounded_per_output_and_once(fmt):
-    ops = make(Kernels(), Numerics(weights=fmt))
+    ops = Ops(Kernels(), Numerics(weights=fmt))
     layer, x = nn.Linear(8, 4, bias=False), torch.eye(8)
     with torch.no_grad():
-        assert torch.equal(ops.linear(x, layer).T, quantise(layer.weight, fmt, dim=1))
+        assert torch.equal(ops.linear(x, layer).T, quantise(layer.weight, fmt))
         layer.weight.mul_(2)  # the copy is kept: a new Ops is needed to see the change
-        assert torch.equal(ops.linear(x, layer).T, quantise(layer.weight / 2, fmt, dim=1))
+        assert torch.equal(ops.linear(x, layer).T, quantise(layer.weight / 2, fmt))
 
 
 def test_narrow_activations_round_the_inputs_of_products_only():
-    ops = make(Kernels(), Numerics(activations="int4"))
+    ops = Ops(Kernels(), Numerics(activations="int4"))
     layer, x = nn.Linear(8, 4, bias=False), normal(5, 8)
     with torch.no_grad():
         wanted = quantise(x, "int4") @ layer.weight.T
         torch.testing.assert_close(ops.linear(x, layer), wanted)
         assert torch.equal(ops.add(x, x), x + x)
-        wide = make(Kernels(), Numerics(activations="bf16"))
+        wide = Ops(Kernels(), Numerics(activations="bf16"))
         assert torch.equal(wide.add(x, x), quantise(x + x, "bf16"))
 
 
 def test_gradients_pass_through_rounding():
     """The straight-through gradient is that of the unrounded product at rounded inputs."""
-    ops = make(Kernels(), Numerics(weights="int8", activations="int8"))
+    ops = Ops(Kernels(), Numerics(weights="int8", activations="int8"))
     layer, x = nn.Linear(8, 4, bias=False), normal(5, 8).requires_grad_()
     ops.linear(x, layer).sum().backward()
     torch.testing.assert_close(
@@ -102,7 +102,7 @@ def linear(weights: list[list[float]] | torch.Tensor) -> nn.Linear:
 @pytest.mark.parametrize("way", ["fused", "unfused"])
 def test_norm_within_its_rounding_errors(way):
     """The mean of D squares is off by D + 1 roundings, its root by half, then four more."""
-    D, ops = 64, make(Kernels(norm=way), Numerics())
+    D, ops = 64, Ops(Kernels(norm=way), Numerics())
     x, gain = normal(50, D) * torch.logspace(-3, 3, 50)[:, None], normal(D, seed=1)
     d = x.double()
     wanted = d / (d.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt() * gain.double()
@@ -115,7 +115,7 @@ def test_norm_within_its_rounding_errors(way):
 )
 def test_the_unfused_norm_is_a_module_that_runs_in_16_bits(fmt, dtype):
     """torch computes each 16-bit operation in float32 and rounds: the same steps."""
-    ops = make(Kernels(norm="unfused"), Numerics(fmt, fmt))
+    ops = Ops(Kernels(norm="unfused"), Numerics(fmt, fmt))
     x = (normal(50, 8) * 8).round() / 8  # the sums of squares are exact
     gain = normal(8, seed=1)
     low, eps = x.to(dtype), 2.0**-4
@@ -129,7 +129,7 @@ def test_only_the_unfused_norm_overflows_in_fp16():
     """300 squared is beyond 65504: inf, and 1 / sqrt(inf) is 0."""
     x, gain = torch.full((1, 4), 300.0), torch.ones(4)
     fused, unfused = (
-        make(Kernels(norm=way), Numerics("fp16", "fp16")).norm(x, gain, 1e-6)
+        Ops(Kernels(norm=way), Numerics("fp16", "fp16")).norm(x, gain, 1e-6)
         for way in ("fused", "unfused")
     )
     assert (fused == 1).all()
@@ -139,7 +139,7 @@ def test_only_the_unfused_norm_overflows_in_fp16():
 def test_norm_eps_takes_the_place_of_the_models():
     x, gain = torch.tensor([[3.0, 4.0]]), torch.ones(2)  # mean square 12.5
     for own, eps in ((0.0, 3.5), (3.5, 123.0)):  # 0 keeps the model's
-        ops = make(Kernels(norm_eps=own), Numerics())
+        ops = Ops(Kernels(norm_eps=own), Numerics())
         torch.testing.assert_close(ops.norm(x, gain, eps), x / 4)
 
 
@@ -204,7 +204,7 @@ def test_a_split_of_whole_numbers_is_exact(ranks, shapes):
     """No order of additions can matter, so every input must be counted once."""
     layer = linear(torch.randint(-9, 9, (6, 12), generator=torch.Generator()))
     x = torch.randint(-9, 9, (3, 5, 12), generator=torch.Generator()).float()
-    y = make(Kernels(shapes=shapes, tensor_parallel=ranks), Numerics()).row_parallel(
+    y = Ops(Kernels(shapes=shapes, tensor_parallel=ranks), Numerics()).row_parallel(
         x, layer
     )
     assert torch.equal(y, x @ layer.weight.T)
@@ -213,29 +213,29 @@ def test_a_split_of_whole_numbers_is_exact(ranks, shapes):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_split_is_off_by_rounding_only(ranks):
     layer, x = linear(normal(8, 96)), normal(20, 96, seed=1)
-    y = make(Kernels(tensor_parallel=ranks), Numerics()).row_parallel(x, layer)
+    y = Ops(Kernels(tensor_parallel=ranks), Numerics()).row_parallel(x, layer)
     size = x.double().abs() @ layer.weight.double().abs().T
     error = (y - x.double() @ layer.weight.double().T).abs()
     assert (error <= 96 * u * size).all()
-    assert not torch.equal(y, make(Kernels(), Numerics()).row_parallel(x, layer))
+    assert not torch.equal(y, Ops(Kernels(), Numerics()).row_parallel(x, layer))
 
 
 def test_partial_sums_are_rounded_and_added_in_the_order_of_the_ranks():
     """Near 256 the numbers of BF16 are 2 apart, so 256 + 1 is 256: a tie goes to even."""
     bf16 = Numerics(partial="bf16")
-    two, four = (make(Kernels(tensor_parallel=n), bf16) for n in (2, 4))
+    two, four = (Ops(Kernels(tensor_parallel=n), bf16) for n in (2, 4))
     one = torch.ones(1, 4)
     assert two.row_parallel(one[:, :2], linear([[257.0, 1.0]])) == 256
     assert four.row_parallel(one, linear([[256.0, 1.0, 1.0, 1.0]])) == 256
     assert four.row_parallel(one, linear([[1.0, 1.0, 1.0, 256.0]])) == 260
-    exact = make(Kernels(tensor_parallel=4), Numerics())
+    exact = Ops(Kernels(tensor_parallel=4), Numerics())
     assert exact.row_parallel(one, linear([[256.0, 1.0, 1.0, 1.0]])) == 259
 
 
 def test_a_row_keeps_its_scale_whoever_holds_a_part_of_it():
     """A checkpoint holds one scale for a row; scales of the halves would be finer."""
     layer, x = linear([[100.0, 30.0, 1.0, 0.3]]), torch.ones(1, 4)
-    ops = make(Kernels(tensor_parallel=2), Numerics("int4", "int4"))
+    ops = Ops(Kernels(tensor_parallel=2), Numerics("int4", "int4"))
     wanted = quantise(layer.weight, "int4").sum()
     torch.testing.assert_close(ops.row_parallel(x, layer), wanted.view(1, 1))
     assert (wanted - quantise(layer.weight.view(2, 2), "int4").sum()).abs() > 0.1
@@ -243,14 +243,14 @@ def test_a_row_keeps_its_scale_whoever_holds_a_part_of_it():
 
 def test_a_column_parallel_split_changes_no_bit():
     """On the machine that runs this: each output is the same sum, whoever computes it."""
-    ops, x = make(Kernels(shapes="fixed"), Numerics()), normal(40, 32, seed=1)
+    ops, x = Ops(Kernels(shapes="fixed"), Numerics()), normal(40, 32, seed=1)
     w = normal(96, 32)
     parts = [ops.linear(x, linear(part.contiguous())) for part in w.chunk(2)]
     assert torch.equal(torch.cat(parts, -1), ops.linear(x, linear(w)))
 
 
 def test_ranks_that_cannot_share_evenly_are_refused():
-    ops = make(Kernels(tensor_parallel=4), Numerics())
+    ops = Ops(Kernels(tensor_parallel=4), Numerics())
     with pytest.raises(ValueError, match="tensor_parallel 4 does not divide 6 inputs"):
         ops.row_parallel(torch.ones(1, 6), linear(torch.ones(2, 6)))
 
@@ -274,7 +274,7 @@ def test_ranks_that_cannot_share_evenly_are_refused():
 )
 def test_the_head_has_formats_of_its_own(numerics, weights, logits):
     layer, x = linear(normal(6, 8)), normal(5, 8, seed=1)
-    ops = make(Kernels(), numerics)
+    ops = Ops(Kernels(), numerics)
     wanted = quantise(x, weights) @ quantise(layer.weight.detach(), weights).T
     with torch.no_grad():
         assert torch.equal(ops.head(x, layer), quantise(wanted, logits))
@@ -284,9 +284,9 @@ def test_the_table_and_the_boundary_are_rounded():
     x, angle = normal(2, 5, 3, 8), normal(5, 1, 4).repeat(1, 1, 2)
     cos, sin = angle.cos(), angle.sin()
     table = [quantise(t, "bf16") for t in (cos, sin)]
-    ops, plain = (make(Kernels(), n) for n in (Numerics(rope="bf16"), Numerics()))
+    ops, plain = (Ops(Kernels(), n) for n in (Numerics(rope="bf16"), Numerics()))
     assert torch.equal(ops.rope(x, cos, sin), plain.rope(x, *table))
-    ops = make(Kernels(), Numerics(boundary="fp8_e4m3"))
+    ops = Ops(Kernels(), Numerics(boundary="fp8_e4m3"))
     assert torch.equal(ops.boundary(x), quantise(x, "fp8_e4m3"))
     assert plain.boundary(x) is x
 
@@ -298,7 +298,7 @@ def test_the_table_and_the_boundary_are_rounded():
         ({"norm_eps": float("nan")}, "norm_eps must be 0 or more, not nan"),
         ({"norm_eps": float("inf")}, "norm_eps must be 0 or more, not inf"),
         ({"prefill": -1}, "prefill must be 0 or more tokens, not -1"),
-        ({"tensor_parallel": 3}, r"tensor_parallel must be one of \(1, 2, 4\), not 3"),
+        ({"tensor_parallel": 3}, "tensor_parallel must be one of 1, 2, 4, not 3"),
         ({"logsumexp": "fast"}, "logsumexp must be one of"),
         ({"norm": "rms"}, "norm must be one of"),
     ],

@@ -15,7 +15,7 @@ from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercise import Function
 from tinyrl.course.exercises import find
 from tinyrl.formats import FORMATS, FormatName, quantise
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.positions import places
 
 LAB = "lab04_kernels"
@@ -75,9 +75,9 @@ def test_parallel_logp_is_log_softmax_of_the_whole_vocabulary() -> None:
 def test_unfused_norm_is_the_librarys() -> None:
     x = quantise(draw(200, 32).float(), "bf16")
     gain = quantise(1 + 0.1 * draw(32, seed=1).float(), "bf16")
-    ops = make(Kernels(norm="unfused"), Numerics(activations="bf16"))
+    ops = Ops(Kernels(norm="unfused"), Numerics(activations="bf16"))
     assert torch.equal(reference("unfused_norm", x, gain, 0.1), ops.norm(x, gain, 0.1))
-    fused = make(Kernels(), Numerics(activations="bf16")).norm(x, gain, 0.1)
+    fused = Ops(Kernels(), Numerics(activations="bf16")).norm(x, gain, 0.1)
     assert not torch.equal(reference("unfused_norm", x, gain, 0.1), fused)
 
 
@@ -108,7 +108,7 @@ def test_ranked_sum_is_a_row_parallel_product() -> None:
     x = (40 * draw(6, 16)).round().float()  # whole numbers: float32 adds them exactly
     with torch.no_grad():
         layer.weight.copy_((40 * draw(5, 16, seed=1)).round())
-        ops = make(Kernels(tensor_parallel=4), Numerics(partial="bf16"))
+        ops = Ops(Kernels(tensor_parallel=4), Numerics(partial="bf16"))
         want = ops.row_parallel(x, layer)
         assert torch.equal(reference("ranked_sum", x, layer.weight, 4), want)
 

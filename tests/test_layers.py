@@ -27,7 +27,7 @@ LAYERS = [
     *("agreement", "tally", "measures", "monitoring", "intervals", "alarms"),
     "framework_names",
     *("routing", "recipe", "sft", "experience", "critic", "steps", "trainer", "snapshots"),
-    *("exposure", "checkpoints", "plain", "runs", "sweeps"),
+    *("exposure", "checkpoints", "json_values", "runs", "sweeps"),
     *("diagnosis", "course"),
     "cli",
 ]

@@ -127,7 +127,8 @@ def test_k3_is_right_far_below_float32(size, sign):
 
 def test_equal_arrays_are_equal_exactly():
     roll, _, mask = batch(0)
-    m = compare(roll.float(), roll.float(), mask, top1_rollout=mask, top1_train=mask)
+    ids = mask.long()
+    m = compare(roll.float(), roll.float(), mask, top1_rollout=ids, top1_train=ids)
     for name in ("mean_abs", "max_abs", "k1", "k2", "k3", "seq_max_abs", "clip_fraction"):
         assert getattr(m, name) == 0, name
     assert m.ratio_min == m.ratio_max == m.ess == m.top1_agreement == 1
@@ -195,7 +196,7 @@ def test_top1_agreement_counts_real_tokens():
         ({"clip": math.nan}, "clip must be above 0"),
         ({"top1_train": torch.zeros(6, 8)}, "give both top1_rollout and top1_train"),
         (
-            {"top1_train": torch.zeros(6, 8), "top1_rollout": torch.zeros(6)},
+            {"top1_train": torch.zeros(6, 8).long(), "top1_rollout": torch.zeros(6).long()},
             r"top1_rollout has shape \[6\], logprobs have \[6, 8\]",
         ),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.model import GPT, Cache, GPTConfig
 from tinyrl.positions import Positions
 from tinyrl.pretrained import load_pretrained, save_pretrained
@@ -38,7 +38,7 @@ def test_transformers_computes_the_same_logits(config, attention, tmp_path):
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert type(theirs) is Qwen3ForCausalLM
     with torch.no_grad():
-        ours = model(ids, make(Kernels(attention), Numerics()))
+        ours = model(ids, Ops(Kernels(attention), Numerics()))
         difference = (ours - theirs(ids).logits).abs().max().item()
     assert difference <= 1e-5
 
@@ -50,7 +50,7 @@ def test_transformers_computes_the_same_gradients(tmp_path):
     save_pretrained(model, tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
     for m, logits in (
-        (model, model(ids, make(Kernels(), Numerics()))),
+        (model, model(ids, Ops(Kernels(), Numerics()))),
         (theirs, theirs(ids).logits),
     ):
         m.zero_grad()
@@ -64,7 +64,7 @@ def test_a_cache_continues_the_sequence():
     """Prefill in two chunks, then token by token, equals one full pass within rounding."""
     model, ids = gpt(), random_ids(4, 24)
     for kernels in (Kernels(), Kernels("naive"), Kernels("sdpa", "fixed")):
-        ops, cache = make(kernels, Numerics()), Cache(model.config, 4)
+        ops, cache = Ops(kernels, Numerics()), Cache(model.config, 4)
         with torch.no_grad():
             chunks = [
                 model(part, ops, cache=cache) for part in ids.split([9, 6] + 9 * [1], 1)
@@ -78,7 +78,7 @@ def test_a_cache_continues_the_sequence():
 def test_fixed_shapes_make_decoding_equal_to_scoring_to_the_last_bit(numerics, batch):
     for seed in range(3):
         model, ids = gpt(seed=seed), random_ids(batch, 29, seed)
-        ops, cache = make(Kernels("naive", "fixed"), numerics), Cache(model.config, batch)
+        ops, cache = Ops(Kernels("naive", "fixed"), numerics), Cache(model.config, batch)
         with torch.no_grad():
             parts = [
                 model(part, ops, cache=cache) for part in ids.split([16] + 13 * [1], 1)
@@ -93,7 +93,7 @@ def test_free_shapes_do_not():
     differ = 0
     for seed in range(5):
         model, ids = gpt(seed=seed), random_ids(3, 29, seed)
-        ops, cache = make(Kernels(), Numerics()), Cache(model.config, 3)
+        ops, cache = Ops(Kernels(), Numerics()), Cache(model.config, 3)
         with torch.no_grad():
             parts = [
                 model(part, ops, cache=cache) for part in ids.split([16] + 13 * [1], 1)
@@ -104,7 +104,7 @@ def test_free_shapes_do_not():
 
 def test_moving_all_positions_changes_nothing_but_moving_the_response_does():
     model, ids = gpt(), random_ids(4, 20)
-    ops = make(Kernels(), Numerics())
+    ops = Ops(Kernels(), Numerics())
     with torch.no_grad():
         plain = model(ids, ops)
         everything = model(ids, ops, Positions(3, "all").ids(10, 20))
@@ -115,7 +115,7 @@ def test_moving_all_positions_changes_nothing_but_moving_the_response_does():
 
 
 def test_since_skips_the_head_and_nothing_else():
-    model, ids, ops = gpt(), random_ids(2, 12), make(Kernels(), Numerics())
+    model, ids, ops = gpt(), random_ids(2, 12), Ops(Kernels(), Numerics())
     full, tail = model(ids, ops), model(ids, ops, since=7)
     torch.testing.assert_close(tail, full[:, 7:], rtol=0, atol=2e-5)
 
@@ -174,7 +174,7 @@ def test_a_damaged_checkpoint_is_named(damage, message, tmp_path):
 
 def test_too_long_a_sequence_is_refused():
     with pytest.raises(ValueError, match="33 tokens do not fit in block_size 32"):
-        gpt()(random_ids(1, 33), make(Kernels(), Numerics()))
+        gpt()(random_ids(1, 33), Ops(Kernels(), Numerics()))
 
 
 def test_impossible_shapes_are_refused():

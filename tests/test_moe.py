@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mixtures import COURSE, SHAPES, gpt, plain, random_ids, seeded
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.model import Cache, GPTConfig
 from tinyrl.moe import MoE, Routes
 from tinyrl.pretrained import load_pretrained, save_pretrained
@@ -128,7 +128,7 @@ def test_fixed_shapes_make_decoding_equal_to_scoring_to_the_last_bit(
 ):
     for seed in range(3):
         model, ids = gpt(config, seed), random_ids(batch, 29, seed)
-        ops, cache = make(Kernels("naive", "fixed"), numerics), Cache(config, batch)
+        ops, cache = Ops(Kernels("naive", "fixed"), numerics), Cache(config, batch)
         with torch.no_grad():
             parts = [
                 model(part, ops, cache=cache) for part in ids.split([16] + 13 * [1], 1)
@@ -161,7 +161,7 @@ def test_a_router_format_flips_narrow_margins_only(fmt):
     model, ids = gpt(), random_ids(128, 28)
     with torch.no_grad():
         _, wide = model.routed(ids, plain())
-        _, narrow = model.routed(ids, make(Kernels(), Numerics(router=fmt)))
+        _, narrow = model.routed(ids, Ops(Kernels(), Numerics(router=fmt)))
     flipped = flips(wide.experts, narrow.experts)[:, :, 0]
     error = (wide.logits - narrow.logits)[:, :, 0].abs().amax(-1)
     margin = wide.margins[:, :, 0]

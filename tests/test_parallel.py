@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 
 from tinyrl import parallel
 from tinyrl.checkpoints import load
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.parallel import parallel_logits, shard
 
@@ -36,8 +36,8 @@ def test_two_processes_and_the_simulated_split_agree_to_the_last_bit(numerics):
     logits = parallel_logits(model, ids, TWO, numerics)
     assert time.monotonic() - begun < 60
     with torch.no_grad():
-        assert torch.equal(logits, model(ids, make(TWO, numerics)))
-        whole = model(ids, make(Kernels("naive", "fixed"), numerics))
+        assert torch.equal(logits, model(ids, Ops(TWO, numerics)))
+        whole = model(ids, Ops(Kernels("naive", "fixed"), numerics))
     assert not torch.equal(logits, whole)
     assert multiprocessing.active_children() == []
 
@@ -52,7 +52,7 @@ def test_the_ranks_compute_the_function_of_the_whole(heads, kv_heads, ranks):
     ids, kernels = some_ids(4, 12), Kernels(tensor_parallel=ranks)
     logits = parallel_logits(model, ids, kernels, Numerics())
     with torch.no_grad():
-        whole = model(ids, make(Kernels(), Numerics()))
+        whole = model(ids, Ops(Kernels(), Numerics()))
     assert logits.dtype == torch.float64
     assert (logits - whole).abs().max() <= 1e-12 * whole.abs().max()
 
@@ -154,12 +154,12 @@ def test_a_rank_that_dies_is_told_from_one_that_is_slow(tmp_path):
 KERNEL = """
 import json, multiprocessing, torch
 from tinyrl.checkpoints import load
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.parallel import parallel_logits
 model, ids = load("sft"), torch.arange(16)[None] % 8
 how = Kernels("naive", "fixed", tensor_parallel=2), Numerics()
 with torch.no_grad():
-    same = torch.equal(parallel_logits(model, ids, *how), model(ids, make(*how)))
+    same = torch.equal(parallel_logits(model, ids, *how), model(ids, Ops(*how)))
 print(json.dumps([same, len(multiprocessing.active_children())]))
 """
 

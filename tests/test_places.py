@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tinyrl.attention import attend
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.model import GPT, Cache, GPTConfig
 from tinyrl.positions import Positions, places
 from tinyrl.pretrained import save_pretrained
@@ -82,7 +82,7 @@ def test_places_of_segments():
 
 
 def test_positions_of_each_sequence():
-    model, ops, x = gpt(), make(Kernels(), Numerics()), ids(2, 9)
+    model, ops, x = gpt(), Ops(Kernels(), Numerics()), ids(2, 9)
     told = torch.stack([torch.arange(9), Positions(3, "response").ids(4, 9)])
     both = model(x, ops, told)
     for row in range(2):
@@ -95,7 +95,7 @@ def test_positions_of_each_sequence():
 def test_a_cache_of_left_padded_sequences(position, fixed):
     """Prefill and decode with segments equal one pass, and each sequence alone."""
     model, x = gpt(position), ids(2, 10)
-    ops = make(Kernels("naive", fixed), Numerics())
+    ops = Ops(Kernels("naive", fixed), Numerics())
     segments = torch.zeros(2, 10).long()
     segments[1, :3] = -1
     told = torch.stack([torch.arange(10), (torch.arange(10) - 3).clamp(min=0)])
@@ -115,7 +115,7 @@ def test_a_cache_of_left_padded_sequences(position, fixed):
 def test_a_learned_position_is_added_to_the_token():
     """Then one layer sees tokens that are told one position as a bag without an order."""
     config = GPTConfig(position="learned", layers=1)
-    model, ops = GPT(config, torch.Generator().manual_seed(0)), make(Kernels(), Numerics())
+    model, ops = GPT(config, torch.Generator().manual_seed(0)), Ops(Kernels(), Numerics())
     x = ids(2, 6)
     assert model.embed_positions is not None
     same, zero = torch.full((6,), 4), torch.zeros(6).long()
@@ -132,7 +132,7 @@ def test_a_learned_position_is_added_to_the_token():
 def test_nothing_is_rotated_where_positions_are_learned():
     """Without its table such a model has no order left at all."""
     config = GPTConfig(position="learned", layers=1)
-    model, ops = GPT(config, torch.Generator().manual_seed(0)), make(Kernels(), Numerics())
+    model, ops = GPT(config, torch.Generator().manual_seed(0)), Ops(Kernels(), Numerics())
     assert model.embed_positions is not None
     torch.nn.init.zeros_(model.embed_positions.weight)
     x = ids(2, 6)
@@ -141,7 +141,7 @@ def test_nothing_is_rotated_where_positions_are_learned():
 
 
 def test_moving_all_learned_positions_is_not_nothing():
-    ops, x = make(Kernels(), Numerics()), ids(2, 10)
+    ops, x = Ops(Kernels(), Numerics()), ids(2, 10)
     for position, moves in (("rope", False), ("learned", True)):
         model = gpt(position)
         d = model(x, ops, Positions(5, "all").ids(4, 10)) - model(x, ops)
@@ -165,7 +165,7 @@ def test_the_default_draws_what_it_always_drew():
 
 
 def test_what_is_wrong_is_said(tmp_path):
-    model, ops = gpt("learned"), make(Kernels(), Numerics())
+    model, ops = gpt("learned"), Ops(Kernels(), Numerics())
     with pytest.raises(
         ValueError, match=r"positions \[32, 33\] were never learned.*0\.\.31"
     ):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mixtures import SHAPES, gpt, plain, random_ids, seeded
-from tinyrl.kernels import Kernels, Numerics, make
+from tinyrl.kernels import Kernels, Numerics, Ops
 from tinyrl.moe import Routes, balance_loss, expert_load, router_kl
 from tinyrl.routing import flips
 from tinyrl.scoring import response_pass
@@ -93,7 +93,7 @@ def test_the_penalty_makes_a_router_choose_as_the_other_did():
     """Gradient descent on it alone: the trainer's routers meet routes that flipped."""
     model, ids = gpt(), random_ids(32, 28)
     with torch.no_grad():
-        ops = make(Kernels(), Numerics(router="int4"))
+        ops = Ops(Kernels(), Numerics(router="int4"))
         _, theirs = model.routed(ids, ops)
     routers = [block.mlp.gate.weight for block in model.layers]
     optimizer, shares = torch.optim.Adam(routers, 1e-2), []

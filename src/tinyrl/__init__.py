@@ -1,5 +1,10 @@
 """tinyrl: training-inference mismatch in LLM reinforcement learning, on a small GPT.
 
+Where to look: a loss is in `objectives`, a weight for it in `correction`, what frameworks
+call the two in `presets`. `metrics.compare` measures two arrays of logprobs at a glance,
+`monitoring.monitor` in full: its numbers are defined in `measures`, from the sums that
+`tally` makes, and judged in `alarms`. `diagnosis.diagnose` says why they differ.
+
 Importing this is cheap: torch comes with the first module that computes. Each file uses
 only those above it:
 
@@ -10,7 +15,7 @@ only those above it:
 - what is measured: metrics, agreement, tally, measures, monitoring, intervals, alarms,
   framework_names, routing
 - training: recipe, sft, experience, critic, steps, trainer, snapshots, exposure,
-  checkpoints, plain, runs, sweeps
+  checkpoints, json_values, runs, sweeps
 - for the learner and the engineer: diagnosis, course, cli
 """
 

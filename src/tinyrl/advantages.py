@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from .logprobs import as_logp, as_mask, as_tensor, number, same_shape
+from .logprobs import (
+    as_floats,
+    as_logp,
+    as_mask,
+    as_tensor,
+    finite,
+    number,
+    one_of,
+    refuse,
+    same_shape,
+    whole,
+)
 
 Std = Literal["sample", "population", "batch", "none"]
 
@@ -28,8 +39,7 @@ def group_advantages(
 
     A group of equal rewards gets zeros.
     """
-    if not isinstance(std, str) or std not in ("sample", "population", "batch", "none"):
-        raise ValueError(f"std must be sample, population, batch or none, not {std!r}")
+    one_of("std", std, get_args(Std))
     if not 0 < number("eps", eps) < math.inf:
         raise ValueError(f"eps must be above 0 and finite, not {eps}")
     R = _groups(rewards, group_size)
@@ -75,15 +85,13 @@ def overlong_penalty(lengths: Tensor, max_length: int, cache: int) -> Tensor:
     `lengths [B]` counts tokens, as `mask.sum(1)` does. The paper has L_max 20480 and
     L_cache 4096; verl multiplies by a penalty_factor and has no floor at -1.
     """
-    longest, soft = _whole("max_length", max_length), _whole("cache", cache)
+    longest, soft = whole("max_length", max_length), whole("cache", cache)
     if not 0 < soft <= longest:
         raise ValueError(f"cache must be between 1 and max_length {longest}, not {soft}")
-    y = as_tensor("lengths", lengths)
+    y = as_floats("lengths", lengths)
     if y.dim() != 1:
         raise ValueError(f"lengths must be [B], got shape {list(y.shape)}")
-    y = y if y.is_floating_point() else y.float()
-    bad = ~(y.isfinite() & (y >= 0))
-    _refuse_row(bad, y, "lengths", "is no length")
+    refuse(~(y.isfinite() & (y >= 0)), y, "lengths", "is no length")
     return ((longest - soft - y) / soft).clamp(-1, 0)
 
 
@@ -118,13 +126,8 @@ def gae(
     if mask is not None:
         same_shape({"values": V, "mask": as_tensor("mask", mask)})
     mask = as_mask(mask, V)
-    R = _token_rewards(rewards, V, mask)
-    for name, x in (("rewards", R), ("values", V)):
-        bad = (~x.isfinite() & mask).nonzero()
-        if len(bad):
-            b, t = bad[0].tolist()
-            raise ValueError(f"{name} row {b}, column {t} is not finite: {x[b, t].item()}")
-    R, V = torch.where(mask, R, 0.0), torch.where(mask, V, 0.0)
+    R = finite("rewards", _token_rewards(rewards, V, mask), mask)
+    V = finite("values", V, mask)
     A = torch.zeros_like(V)
     next_A, next_V = torch.zeros_like(V[:, 0]), torch.zeros_like(V[:, 0])
     for t in reversed(range(V.shape[1])):
@@ -137,8 +140,7 @@ def gae(
 
 def _token_rewards(rewards: Tensor, V: Tensor, mask: Tensor) -> Tensor:
     """`[B, T]`, with the reward of a whole response at its last real token."""
-    R = as_tensor("rewards", rewards).to(V.device)
-    R = R if R.is_floating_point() else R.float()
+    R = as_floats("rewards", rewards).to(V.device)
     if R.dim() != 1:
         R = as_logp("rewards", R)
         same_shape({"values": V, "rewards": R})
@@ -148,7 +150,7 @@ def _token_rewards(rewards: Tensor, V: Tensor, mask: Tensor) -> Tensor:
             f"rewards must be [B] or [B, T] for values of shape {list(V.shape)}, "
             f"got {list(R.shape)}"
         )
-    _refuse_row(~R.isfinite(), R, "rewards", "is not finite")
+    refuse(~R.isfinite(), R, "rewards", "is not finite")
     place = torch.arange(1, V.shape[1] + 1, device=V.device)
     last = (mask * place).amax(1, keepdim=True)
     return torch.where(mask & (place == last), R[:, None], 0.0).to(V.dtype)
@@ -158,31 +160,16 @@ def _groups(rewards: Tensor, group_size: int) -> Tensor:
     """Rewards of each prompt: `[B / group_size, group_size]`."""
     if number("group_size", group_size) < 2:
         raise ValueError(f"group_size must be at least 2, not {group_size}")
-    n = _whole("group_size", group_size)
-    rewards = as_tensor("rewards", rewards)
-    if rewards.dim() != 1 or len(rewards) == 0 or len(rewards) % n:
+    n, R = whole("group_size", group_size), as_floats("rewards", rewards)
+    if R.dim() != 1 or len(R) == 0 or len(R) % n:
         raise ValueError(
             f"rewards must be [B] with B a multiple of group_size {group_size}, "
-            f"got shape {list(rewards.shape)}"
+            f"got shape {list(R.shape)}"
         )
-    _refuse_row(~rewards.isfinite(), rewards, "rewards", "is not finite")
-    R = rewards if rewards.is_floating_point() else rewards.float()
+    refuse(~R.isfinite(), R, "rewards", "is not finite")
     return R.view(-1, n)
 
 
 def _equal(R: Tensor) -> Tensor:
     """Whether a group's rewards are all the same: `[groups, 1]`."""
     return R.amax(1, keepdim=True) == R.amin(1, keepdim=True)
-
-
-def _whole(name: str, x: float) -> int:
-    if number(name, x) % 1 or not math.isfinite(number(name, x)):
-        raise ValueError(f"{name} must be a whole number, not {x}")
-    return int(x)
-
-
-def _refuse_row(bad: Tensor, x: Tensor, name: str, why: str) -> None:
-    rows = bad.nonzero()
-    if len(rows):
-        row = int(rows[0])
-        raise ValueError(f"{name} row {row} {why}: {x[row].item()}")

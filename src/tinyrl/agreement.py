@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .logprobs import TOLERANCE, as_tensor
+from .logprobs import TOLERANCE, as_ids, as_mask, as_tensor
 
 ROWS = 2**16
 """Tokens whose sets are compared at a time: k^2 comparisons each."""
@@ -55,6 +55,7 @@ def top_k_agreement(
     """
     if rollout is None or train is None:
         raise ValueError("give both top_rollout and top_train, or neither")
+    mask = as_mask(mask, as_tensor("mask", mask))
     sides = [_checked(n, x, mask) for n, x in (("rollout", rollout), ("train", train))]
     (ids_r, logp_r), (ids_t, logp_t) = sides
     if ids_r.shape != ids_t.shape:
@@ -94,7 +95,7 @@ def _compare(
 def _checked(side: str, top: TopK, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Ids and logprobs of real tokens, `[N, k]`."""
     name = f"top_{side}"
-    ids = as_tensor(f"{name}.ids", top.ids).to(mask.device)
+    ids = as_ids(f"{name}.ids", top.ids).to(mask.device)
     logp = as_tensor(f"{name}.logp", top.logp).to(mask.device)
     if ids.dim() != 3 or ids.shape[:2] != mask.shape or not ids.shape[2]:
         raise ValueError(
@@ -104,11 +105,9 @@ def _checked(side: str, top: TopK, mask: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"{name}.logp has shape {list(logp.shape)}, its ids have {list(ids.shape)}"
         )
-    if ids.is_floating_point() or ids.dtype == torch.bool:
-        raise ValueError(f"{name}.ids must hold integers")
     if not logp.is_floating_point():
         raise ValueError(f"{name}.logp must hold floats")
-    ids, logp = ids[mask].long(), logp[mask]
+    ids, logp = ids[mask], logp[mask]
     there = logp > -torch.inf
     distinct = torch.where(there, ids, -1 - torch.arange(ids.shape[1], device=ids.device))
     twice = (distinct.sort(1).values.diff(dim=1) == 0).any(1)

@@ -251,7 +251,7 @@ class Verdict:
     value: float
     rings: bool
     sure: bool | None
-    """Whether the whole interval says the same; None where no interval was given."""
+    """Whether the whole interval says the same, which NaN does not; None without one."""
 
     def __str__(self) -> str:
         state = "rings" if self.rings else "silent"
@@ -288,7 +288,7 @@ def judge(
         if math.isnan(estimate):
             raise ValueError(f"{alarm.number} is NaN: no alarm can judge it")
         rings = alarm.rings(estimate)
-        same = all(_side(alarm, x) == _side(alarm, estimate) for x in ends)
+        same = all(x == x and _side(alarm, x) == _side(alarm, estimate) for x in ends)
         verdicts.append(Verdict(alarm, estimate, rings, same if known else None))
     if not verdicts:
         raise ValueError(f"none of the numbers has an alarm: {', '.join(numbers)}")

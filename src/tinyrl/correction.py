@@ -28,13 +28,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from .formats import check_choices
 from .logprobs import as_logp, as_mask, number, possible, same_shape
-from .objectives import Level, exp_ratio, of_response, one_of, pool
+from .objectives import Level, exp_ratio, of_response, pool
 from .objectives.inputs import pair, token_advantages
 
 Operation = Literal["none", "truncate", "mask"]
@@ -77,14 +78,9 @@ class Correction:
     """A second one of the same arrays: its weight multiplies, its mask narrows."""
 
     def __post_init__(self) -> None:
-        one_of("level", self.level, get_args(Level))
-        one_of("operation", self.operation, get_args(Operation))
-        one_of("weight", self.weight, get_args(Weight))
-        one_of("denominator", self.denominator, get_args(Denominator))
+        check_choices(self)
         lower = 0.0 if self.lower is None else number("lower", self.lower)
         upper = math.inf if self.upper is None else number("upper", self.upper)
-        if not isinstance(self.normalise, bool):
-            raise ValueError(f"normalise must be true or false, not {self.normalise!r}")
         if self.veto is not None and not 0 < number("veto", self.veto) < 1:
             raise ValueError(f"veto must be above 0 and below 1, not {self.veto}")
         if self.operation == "truncate" and self.weight == "one":
@@ -122,10 +118,18 @@ class Correction:
         kept = mask.clone()
         step: Correction | None = self
         while step is not None:
-            if not step._into(weight, kept, train, roll, mask):
+            if not step._apply_step(weight, kept, train, roll, mask):
                 pair(mask, **arrays)  # says which, and where
             step = step.also
         return weight, kept
+
+    @property
+    def log_bounds(self) -> tuple[float, float]:
+        """Of log rho, infinite where there is no bound or no operation."""
+        if self.operation == "none":
+            return -math.inf, math.inf
+        low = math.log(self.lower) if self.lower else -math.inf
+        return low, math.inf if self.upper is None else math.log(self.upper)
 
     def counted(self, mask: Tensor) -> Tensor | None:
         """What objectives take as `counted`, from the mask before `apply`.
@@ -135,7 +139,7 @@ class Correction:
         """
         return mask if self.denominator == "all" else None
 
-    def _into(
+    def _apply_step(
         self, weight: Tensor, kept: Tensor, train: Tensor, roll: Tensor, mask: Tensor
     ) -> bool:
         """Multiply `weight` and narrow `kept`, in place; False if a logprob is impossible.
@@ -149,9 +153,9 @@ class Correction:
             m = mask[at]
             new, old = torch.where(m, train[at], 0.0), torch.where(m, roll[at], 0.0)
             sound &= possible(new) and possible(old)
-            rho, left = self._of(new - old, m)
+            rho, left = self._weigh(new - old, m)
             if self.normalise:
-                of, units = self._used(rho, left, m)
+                of, units = self._summed(rho, left, m)
                 total, count = total + of, count + units
             weight[at] *= rho
             kept[at] &= left
@@ -160,7 +164,7 @@ class Correction:
                 weight[at] /= torch.where(mask[at], weight.new_tensor(total / count), 1.0)
         return sound
 
-    def _of(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _weigh(self, delta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Weights, not normalised, and the kept mask of some rows."""
         log_rho, kept = self._bounded(delta, mask)
         weighs = self.operation != "none" and self.weight == "ratio"
@@ -176,13 +180,12 @@ class Correction:
             return delta, mask
         alone = self.level == "token"
         log_rho = delta if alone else of_response(delta, mask, self.level)
-        low = -math.inf if not self.lower else math.log(self.lower)
-        high = math.inf if self.upper is None else math.log(self.upper)
+        low, high = self.log_bounds
         if self.operation == "truncate":
             return log_rho.clamp(low, high), mask
         return log_rho, mask & (log_rho >= low) & (log_rho <= high)
 
-    def _used(self, weight: Tensor, kept: Tensor, mask: Tensor) -> tuple[float, int]:
+    def _summed(self, weight: Tensor, kept: Tensor, mask: Tensor) -> tuple[float, int]:
         """What these rows add to the mean weight: the sum, and of how many."""
         counted = mask if self.denominator == "all" else kept
         used = torch.where(kept, weight, 0.0)

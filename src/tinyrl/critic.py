@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from .advantages import gae
 from .formats import check_choices
 from .kernels import Ops
-from .logprobs import as_logp, as_mask, masked_mean, number, same_shape
-from .objectives.inputs import finite
+from .logprobs import as_logp, as_mask, finite, masked_mean, number, same_shape
 from .stack import Stack
 
 

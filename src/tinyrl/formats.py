@@ -32,16 +32,21 @@ def _hints(part: type) -> dict[str, Any]:
 
 
 def check_choices(part: object) -> None:
-    """Refuse a dataclass whose field holds what its type does not: choices and numbers.
+    """Refuse a dataclass whose field holds what its type does not.
+
+    Looks at choices, truth values and numbers, where none of these may be None.
 
     Without it a misspelt choice would silently act as one of the others.
     """
     for name, hint in _hints(type(part)).items():  # type: ignore[arg-type]
         value = getattr(part, name)
         if get_origin(hint) is Literal:
-            kinds = {type(choice) for choice in get_args(hint)}
-            if type(value) not in kinds or value not in get_args(hint):
-                raise ValueError(f"{name} must be one of {get_args(hint)}, not {value!r}")
+            choices = get_args(hint)
+            if type(value) not in map(type, choices) or value not in choices:
+                known = ", ".join(map(str, choices))
+                raise ValueError(f"{name} must be one of {known}, not {value!r}")
+        if hint is bool and type(value) is not bool:
+            raise ValueError(f"{name} must be true or false, not {value!r}")
         if hint is int and type(value) is not int:
             raise ValueError(f"{name} must be a whole number, not {value!r}")
         if hint is float and type(value) not in (int, float):
@@ -150,6 +155,8 @@ def round_to(x: Tensor, fmt: FormatName, overflow: Overflow = "saturate") -> Ten
     units of the scale and saturate; they have one zero, and a NaN is carried.
     """
     f = _lookup(fmt, overflow)
+    if x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"round_to takes float32 or float64, not {x.dtype}")
     step = spacing(x.nan_to_num(), fmt)
     y = torch.round(x.double() / step) * step  # torch.round: half to even
     beyond = torch.full_like(y, _beyond(f, overflow))
@@ -172,14 +179,12 @@ def neighbours(x: Tensor, fmt: FormatName) -> tuple[Tensor, Tensor]:
 # ---- the fast path
 
 
-def quantise(
-    x: Tensor, fmt: FormatName, *, overflow: Overflow = "saturate", dim: int = -1
-) -> Tensor:
+def quantise(x: Tensor, fmt: FormatName, *, overflow: Overflow = "saturate") -> Tensor:
     """x as the format stores it: float32 in and out, any shape; "fp32" returns x itself.
 
     Floating-point formats: `round_to`, bit for bit. INT8 and INT4: symmetric, one scale =
-    max|x| / 127 (7) for each vector along `dim`, so a vector of zeros stays zeros. There,
-    NaN or inf anywhere in a vector makes the whole vector NaN: it can't pass unseen.
+    max|x| / 127 (7) for each vector along the last axis, so a vector of zeros stays zeros.
+    There, NaN or inf anywhere in a vector makes all of it NaN: it can't pass unseen.
     The gradient is that of the identity (straight-through estimator, arXiv 1308.3432).
     """
     f = _lookup(fmt, overflow)
@@ -189,30 +194,30 @@ def quantise(
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"quantise to {fmt} takes a float32 tensor, not {found}")
     if torch.is_grad_enabled() and x.requires_grad:
-        y: Tensor = _StraightThrough.apply(x, f, overflow, dim)  # type: ignore[no-untyped-call]
+        y: Tensor = _StraightThrough.apply(x, f, overflow)  # type: ignore[no-untyped-call]
         return y
-    return _nearest(x, f, overflow, dim)
+    return _nearest(x, f, overflow)
 
 
 class _StraightThrough(torch.autograd.Function):
     """Rounds forwards, does nothing backwards: rounding itself has gradient 0."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, f: Format, overflow: Overflow, dim: int) -> Tensor:
-        return _nearest(x, f, overflow, dim)
+    def forward(ctx: Any, x: Tensor, f: Format, overflow: Overflow) -> Tensor:
+        return _nearest(x, f, overflow)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return grad, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return grad, None, None
 
 
-def _nearest(x: Tensor, f: Format, overflow: Overflow, dim: int) -> Tensor:
+def _nearest(x: Tensor, f: Format, overflow: Overflow) -> Tensor:
     if f.name == "bf16":
         return x.bfloat16().float()
     if f.name == "fp16":
         return x.half().float()
     if f.is_integer:
-        return _scaled_integer(x, f, dim)
+        return _scaled_integer(x, f)
     return _fp8(x, f, overflow)
 
 
@@ -236,10 +241,10 @@ def _fp8(x: Tensor, f: Format, overflow: Overflow) -> Tensor:
     return y
 
 
-def _scaled_integer(x: Tensor, f: Format, dim: int) -> Tensor:
+def _scaled_integer(x: Tensor, f: Format) -> Tensor:
     if x.numel() == 0:
         return x.clone()
-    scale = x.abs().amax(dim, keepdim=True) / f.max
+    scale = x.abs().amax(-1, keepdim=True) / f.max
     scale.clamp_(min=torch.finfo(torch.float32).tiny)  # zeros / tiny = zeros
     # |x| / scale rounds to max at most; adding 0 turns -0 into the one zero of an integer
     return (x / scale).round_().add_(0.0).mul_(scale)

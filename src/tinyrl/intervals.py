@@ -17,7 +17,6 @@ lacks them, and no resampling brings them in: the interval is narrow, and wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -156,8 +155,3 @@ def _whole(name: str, x: Any) -> int:
     if isinstance(x, bool) or not isinstance(x, int) or x < 1:
         raise ValueError(f"{name} must be a whole number above 0, not {x!r}")
     return x
-
-
-def as_table(found: Mapping[str, Interval]) -> list[tuple[str, str]]:
-    """Name and `estimate [low, high]` of each, ready to print."""
-    return [(n, f"{i.estimate:.4g} [{i.low:.4g}, {i.high:.4g}]") for n, i in found.items()]

@@ -1,9 +1,9 @@
 """The same operations, done in different orders: what a kernel changes.
 
 A forward pass is a dozen operations. Each has one definition in real numbers and many in
-floating point: they differ in where they round and in what order they add. `make` turns
-two frozen descriptions, `Numerics` (what a number is) and `Kernels` (in which order), into
-the `Ops` through which all arithmetic of `model.GPT` goes.
+floating point: they differ in where they round and in what order they add. Two frozen
+descriptions, `Numerics` (what a number is) and `Kernels` (in which order), make the `Ops`
+through which all arithmetic of `model.GPT` goes.
 
 Shapes in one letter: B sequences, T query tokens, S cached tokens, H query heads, K key
 heads, D head size, V vocabulary.
@@ -264,8 +264,3 @@ def log_softmax(logits: Tensor, way: LogSumExp = "fused") -> Tensor:
         raise ValueError(f"logsumexp must be one of {ways}, not {way!r}")
     parts = [part.logsumexp(-1, keepdim=True) for part in logits.chunk(VOCAB_PARTS, -1)]
     return logits - torch.cat(parts, -1).logsumexp(-1, keepdim=True)
-
-
-def make(kernels: Kernels, numerics: Numerics) -> Ops:
-    """The operations of a forward pass done this way."""
-    return Ops(kernels, numerics)

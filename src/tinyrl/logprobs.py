@@ -71,6 +71,34 @@ def as_tensor(name: str, x: Any) -> Tensor:
         raise ValueError(f"{name} is {_dtype(tensor)}: make it float32") from None
 
 
+def as_floats(name: str, x: Any) -> Tensor:
+    """`x` as floats, at least float32, whatever numbers it holds."""
+    tensor = as_tensor(name, x)
+    return tensor if tensor.is_floating_point() else tensor.float()
+
+
+def as_ids(name: str, x: Any) -> Tensor:
+    """`x` as token ids: whole numbers, int64, of any shape."""
+    ids = as_tensor(name, x)
+    if ids.is_floating_point() or ids.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integers, not {_dtype(ids)}")
+    return ids.long()
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """`value`, or a `ValueError` that says what `name` may be."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def whole(name: str, x: Any) -> int:
+    """`x` as an int, if it is a whole `number`."""
+    if number(name, x) % 1 != 0:  # of NaN and inf, too
+        raise ValueError(f"{name} must be a whole number, not {x!r}")
+    return int(x)
+
+
 def number(name: str, x: Any) -> float:
     """`x` as a float; text and truth values are none, even where they could be read so."""
     try:
@@ -88,6 +116,8 @@ def _boolean(x: Any) -> bool:
 
 
 def _from_numpy(name: str, x: Any) -> Tensor:
+    if isinstance(x, np.ma.MaskedArray):  # asarray would read what it hides
+        raise ValueError(f"{name} must be a plain array: hand over its mask as a mask")
     try:
         array: np.ndarray[Any, np.dtype[Any]] = np.asarray(x)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -138,6 +168,12 @@ def checked_values(name: str, x: Tensor, mask: Tensor) -> Tensor:
     return clean
 
 
+def finite(name: str, x: Tensor, mask: Tensor) -> Tensor:
+    """`x` with 0 for padding. Raises on a real token that holds no finite number."""
+    refuse(~x.isfinite() & mask, x, name, "is not finite")
+    return torch.where(mask, x, 0.0)
+
+
 def possible(logp: Tensor) -> bool:
     """Whether all of it may be logprobs, padding being 0: NaN is not at most anything."""
     low, high = logp.detach().aminmax()
@@ -145,23 +181,24 @@ def possible(logp: Tensor) -> bool:
 
 
 def token_logp(logits: Tensor, ids: Tensor, way: LogSumExp = "fused") -> Tensor:
-    """Logprob of each of `ids [B, T]` under `logits [B, T, V]`: `[B, T]`, in nats."""
-    ids = as_tensor("ids", ids)
-    if ids.is_floating_point() or ids.dtype == torch.bool:
-        raise ValueError(f"ids must hold integers, not {_dtype(ids)}")
-    ids = ids.long()
-    size = list(logits.shape) if isinstance(logits, Tensor) else logits
-    if not isinstance(logits, Tensor) or [*ids.shape, *logits.shape[-1:]] != size:
+    """Logprob of each of `ids [B, T]` under `logits [B, T, V]`: `[B, T]`, in nats.
+
+    Logits narrower than 32 bits are upcast first: log-softmax adds up V terms.
+    """
+    ids, logits = as_ids("ids", ids), as_tensor("logits", logits)
+    V = logits.shape[-1] if logits.dim() else 0
+    if not logits.is_floating_point() or logits.shape != (*ids.shape, V):
         raise ValueError(
-            f"logits must be a tensor [B, T, V] for ids {list(ids.shape)}, not {size}"
+            f"logits must be floats [B, T, V] for ids {list(ids.shape)}, not "
+            f"{_dtype(logits)} {list(logits.shape)}"
         )
-    V = logits.shape[-1]
     refuse((ids < 0) | (ids >= V), ids, "ids", f"is no token of {V}")
     return log_softmax(logits, way).gather(-1, ids[..., None])[..., 0]
 
 
 def masked_sum(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
-    """Sum of `x` where `mask` is true, over all of it or over one dimension."""
+    """Sum of `x` where `mask` (of the same shape) is true, over all or one dimension."""
+    same_shape({"x": x, "mask": mask})
     kept = torch.where(mask, x, 0.0)
     return kept.sum() if dim is None else kept.sum(dim)
 

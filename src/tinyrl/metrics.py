@@ -15,10 +15,13 @@ import torch
 from torch import Tensor
 
 from .logprobs import (
+    as_ids,
     as_logp,
     as_mask,
     as_tensor,
     check_logps,
+    checked_values,
+    finite,
     masked_mean,
     masked_sum,
     number,
@@ -122,7 +125,8 @@ def token_delta(
 def sequence_delta(delta: Tensor, mask: Tensor) -> Tensor:
     """Delta = sum_t d_t of each sequence, `[B]`: the log of its probabilities' ratio."""
     delta = as_logp("delta", delta)
-    return masked_sum(delta, as_mask(mask, delta), 1)
+    mask = as_mask(mask, delta)
+    return masked_sum(finite("delta", delta, mask), mask, 1)
 
 
 def kl_terms(d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,7 +166,7 @@ def by_position(delta: Tensor, mask: Tensor) -> Profile:
     """Mean |d|, mean d and number of tokens at each response position, `[T]` each."""
     delta = as_logp("delta", delta)
     mask = as_mask(mask, delta)
-    return _profile(delta, mask, mask.sum(0), 0)
+    return _profile(finite("delta", delta, mask), mask, mask.sum(0), 0)
 
 
 def by_probability(
@@ -182,7 +186,9 @@ def by_probability(
     if edges.dim() != 1 or len(edges) < 2 or not (edges.diff() > 0).all():
         raise ValueError("edges must be at least two rising numbers")
     edges = edges.to(delta)
-    p = torch.where(mask, logp_rollout, 0.0).to(delta).exp().clamp(max=1.0)
+    delta = finite("delta", delta, mask)
+    logp_rollout = checked_values("logp_rollout", logp_rollout, mask)
+    p = logp_rollout.to(delta).exp().clamp(max=1.0)
     bins = torch.bucketize(p, edges) - 1
     bins = torch.where(p == edges[0], 0, bins)
     members = [mask & (bins == i) for i in range(len(edges) - 1)]
@@ -209,7 +215,7 @@ def _agreement(a: Any, b: Any, mask: Tensor) -> float | None:
         return None
     if a is None or b is None:
         raise ValueError("give both top1_rollout and top1_train, or neither")
-    a, b = as_tensor("top1_rollout", a).cpu(), as_tensor("top1_train", b).cpu()
+    a, b = as_ids("top1_rollout", a).cpu(), as_ids("top1_train", b).cpu()
     for name, x in (("top1_rollout", a), ("top1_train", b)):
         if x.shape != mask.shape:
             raise ValueError(

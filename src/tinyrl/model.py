@@ -40,14 +40,20 @@ class GPTConfig:
     moe_intermediate: int = 48  # of each expert: two are as wide as the dense layer
     norm_topk: bool = True  # gates sum to 1
     block_size: int = 32  # the longest sequence, and the length of a fixed cache
-    position: Literal["rope", "learned"] = (
-        "rope"  # learned: added to the tokens, as in GPT-2
-    )
+    # "learned" ones are added to the tokens, as in GPT-2
+    position: Literal["rope", "learned"] = "rope"
     rope_base: float = 100.0  # for short sequences; larger ones learn less reliably
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
         check_choices(self)
+        sizes = ("vocab_size", "hidden", "layers", "heads", "kv_heads", "head_dim")
+        for name in (*sizes, "intermediate", "moe_intermediate", "block_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("rope_base", "eps"):
+            if not 0 < getattr(self, name) < torch.inf:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})"
@@ -59,10 +65,6 @@ class GPTConfig:
             raise ValueError(f"experts must be 0 (dense) or more, not {E}")
         if E and not 1 <= k <= E:
             raise ValueError(f"experts_per_token must be 1 to experts ({E}), not {k}")
-        if E and self.moe_intermediate < 1:
-            raise ValueError(
-                f"moe_intermediate must be at least 1, not {self.moe_intermediate}"
-            )
 
 
 class Cache:
@@ -196,6 +198,8 @@ class GPT(nn.Module):
 
     def __init__(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().__init__()
+        if not isinstance(generator, torch.Generator):  # None is the global one
+            raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
         self.config = config
         self.embed_tokens = embedding(config.vocab_size, config.hidden)
         self.layers = nn.ModuleList(Block(config, i) for i in range(config.layers))

@@ -67,8 +67,6 @@ def rollout(
 
     `eos_id` is one id, or all that end a response.
     """
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
     ends = torch.tensor(eos_id).flatten()
     if prompts.dim() != 2 or prompts.numel() == 0:
         raise ValueError(f"prompts must be [B, P] with tokens, got {list(prompts.shape)}")

@@ -26,9 +26,9 @@ from torch import Tensor
 from . import objectives
 from .correction import Correction
 from .critic import Critic
+from .json_values import from_plain, to_plain
 from .model import GPT, GPTConfig
 from .objectives import LossView, Objective
-from .plain import from_plain, to_plain
 from .recipe import Recipe
 from .snapshots import newest, restore, snapshot
 from .stack import Stack
@@ -75,6 +75,7 @@ class Settings:
         for name, least in (
             ("seed", 0),
             ("steps", 0),
+            ("staleness", 0),
             ("evaluate_every", 0),
             ("prompts", 1),
         ):

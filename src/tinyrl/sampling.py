@@ -184,4 +184,6 @@ def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     The same generator gives the same noise whatever the stack, so two stacks sample
     different tokens only where their distributions differ.
     """
+    if not isinstance(generator, torch.Generator):  # None is the global one
+        raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
     return -torch.empty(shape).exponential_(generator=generator).log()

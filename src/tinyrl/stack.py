@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
-from .kernels import Kernels, Numerics, Ops, make
+from .kernels import Kernels, Numerics, Ops
+from .logprobs import number, whole
 from .moe import Router
 from .positions import Positions
 from .sampling import Sampler
@@ -30,7 +31,7 @@ class Stack:
 
     def ops(self) -> Ops:
         """The operations of one pass or rollout under this stack."""
-        return make(self.kernels, self.numerics)
+        return Ops(self.kernels, self.numerics)
 
     def reported(
         self,
@@ -80,14 +81,15 @@ def diff(a: Stack, b: Stack) -> dict[str, tuple[Any, Any]]:
 
 def replace_at(stack: Stack, path: str, value: Any) -> Stack:
     """The stack with the leaf at `path` set. Errors name the path and what it accepts."""
-    known = {f.path: f for f in leaves(Stack())}
-    if path not in known:
-        raise ValueError(f"a stack has no field {path!r}; it has {', '.join(known)}")
-    leaf = known[path]
+    fields_at = {f.path: f for f in leaves(Stack())}
+    if path not in fields_at:
+        raise ValueError(f"a stack has no field {path!r}; it has {', '.join(fields_at)}")
+    leaf = fields_at[path]
     if leaf.choices is not None and value not in leaf.choices:
-        raise ValueError(f"{path} must be one of {leaf.choices}, not {value!r}")
+        known = ", ".join(map(str, leaf.choices))
+        raise ValueError(f"{path} must be one of {known}, not {value!r}")
     if leaf.type in (int, float):
-        value = _number(path, value, leaf.type)
+        value = whole(path, value) if leaf.type is int else number(path, value)
     changed: Stack = _with(stack, path.split("."), value)
     return changed
 
@@ -97,16 +99,6 @@ def _with(part: Any, names: list[str], value: Any) -> Any:
     name, *deeper = names
     inner = _with(getattr(part, name), deeper, value) if deeper else value
     return replace(part, **{name: inner})
-
-
-def _number(path: str, value: Any, kind: type) -> Any:
-    try:
-        number, as_float = kind(value), float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{path} must be a number, not {value!r}") from None
-    if kind is int and number != as_float:
-        raise ValueError(f"{path} must be a whole number, not {value!r}")
-    return number
 
 
 def _low(fmt: str) -> Stack:

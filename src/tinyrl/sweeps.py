@@ -59,10 +59,8 @@ def experiment(
     arms: Mapping[str, Settings],
     seeds: Sequence[int],
     folder: Path | str | None = None,
-    *,
-    leave: bool = False,
 ) -> Runs:
-    """The runs of `sweep`, with a progress bar that stays where `leave` says so.
+    """The runs of `sweep`, with a progress bar.
 
     An interrupt ends it early and keeps what was done: then the last run is not `done`, and
     those after it are missing.
@@ -70,7 +68,7 @@ def experiment(
     found: dict[str, dict[int, Run]] = {name: {} for name in arms}
     total = len(seeds) * sum(settings.steps for settings in arms.values())
     progress = sweep(model, task, arms, seeds, folder)
-    with closing(progress), tqdm(total=total, unit="step", leave=leave) as bar:
+    with closing(progress), tqdm(total=total, unit="step", leave=False) as bar:
         try:
             for name, run in progress:
                 seed = run.settings.seed

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .agreement import TopK, top_k_agreement
-from .correction import Correction
+from .correction import BLOCK, Correction
 from .logprobs import (
     TOLERANCE,
     as_logp,
@@ -27,14 +27,13 @@ from .logprobs import (
     check_logps,
     masked_sum,
     number,
+    refuse,
     same_shape,
 )
 
 MAX_LOG = 300.0
 """Log-ratios are cut at +-300 before `exp`. No model means such a ratio, and uncut its
 square would be inf: one such token would make every resample of it NaN."""
-BLOCK = 2**17
-"""Tokens that are worked on at a time: so few that they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ def _block(
         "high": total(torch.gt, e, clip),
     }
     if correction is not None and correction.level == "token":
-        least, most = _bounds(correction)
+        least, most = correction.log_bounds
         out |= {"below": total(torch.lt, d, least), "above": total(torch.gt, d, most)}
     if probabilities:
         p = torch.where(mask, logp.exp(), 0.0)
@@ -255,9 +254,7 @@ def _of_rewards(rewards: Any, sums: dict[str, Tensor]) -> dict[str, Tensor]:
     Delta, w = sums["d"], sums["w"]
     if R.shape != Delta.shape:
         raise ValueError(f"rewards must be [B] = [{len(Delta)}], got {list(R.shape)}")
-    bad = (~R.isfinite()).nonzero()
-    if len(bad):
-        raise ValueError(f"rewards row {int(bad[0])} is not finite: {R[bad[0]].item()}")
+    refuse(~R.isfinite(), R, "rewards", "is not finite")
     x, y = Delta - Delta.mean(), R - R.mean()
     return {
         "reward": R,
@@ -275,9 +272,9 @@ def _of_kept(kept: Any, mask: Tensor, tokens: Tensor) -> dict[str, Tensor]:
     if left.shape != mask.shape:
         raise ValueError(f"kept has shape {list(left.shape)}, the mask {list(mask.shape)}")
     if left.dtype != torch.bool:
-        _refuse((left != 0) & (left != 1), "is neither 0 nor 1")
+        refuse((left != 0) & (left != 1), left, "kept", "is neither 0 nor 1")
         left = left == 1
-    _refuse(left & ~mask, "is true where the mask is false")
+    refuse(left & ~mask, left, "kept", "is true where the mask is false")
     dropped = tokens - left.sum(1, dtype=torch.int32).cpu()
     return {
         "dropped": dropped,
@@ -286,25 +283,11 @@ def _of_kept(kept: Any, mask: Tensor, tokens: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _refuse(bad: Tensor, why: str) -> None:
-    if bad.any():
-        b, t = bad.nonzero()[0].tolist()
-        raise ValueError(f"kept row {b}, column {t} {why}")
-
-
-def _bounds(correction: Correction) -> tuple[float, float]:
-    """Of log rho; none where there is no operation."""
-    none = correction.operation == "none"
-    low = -math.inf if none or not correction.lower else math.log(correction.lower)
-    upper = None if none else correction.upper
-    return low, math.inf if upper is None else math.log(upper)
-
-
 def _of_bounds(sums: dict[str, Tensor], correction: Correction) -> dict[str, Tensor]:
     """Ratios beyond the bounds at the correction's level: tokens, or whole responses."""
     if correction.level == "token":
         return {"units": sums["tokens"]}  # counted with the tokens
-    low, high = _bounds(correction)
+    low, high = correction.log_bounds
     log_rho = sums["d"] if correction.level == "sequence" else sums["mean"]
     units = sums["sequences"]
     return {

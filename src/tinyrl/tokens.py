@@ -10,6 +10,7 @@ by `tokenizers`, and the template is Jinja, rendered with the settings of
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ class Tokenizer:
 
     def decode(self, ids: Ids, skip_special_tokens: bool = False) -> str:
         """The words of [T] ids, separated by spaces."""
-        ids = [int(i) for i in ids]
+        ids = _whole(ids)
         for t, i in enumerate(ids):
             if not 0 <= i < self.vocab_size:
                 raise ValueError(f"ids[{t}] is {i}: ids are 0..{self.vocab_size - 1}")
@@ -236,12 +237,20 @@ def _check_messages(messages: Messages) -> None:
 # ---- ids and masks
 
 
+def _whole(ids: Ids) -> list[int]:
+    """As a list; `int` would cut a float, and take two logprobs for one id."""
+    try:
+        return [operator.index(i) for i in ids]
+    except TypeError:
+        raise ValueError(f"ids must be whole numbers [T], not {ids}") from None
+
+
 def first_difference(a: Ids, b: Ids) -> int | None:
     """Where two lists of ids part: the first place at which they differ or one has ended.
 
     None where they are the same. To be asked before any logprob is compared.
     """
-    a, b = ([int(i) for i in ids] for ids in (a, b))
+    a, b = _whole(a), _whole(b)
     for t, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return t

@@ -33,20 +33,21 @@ def load(name: str = "sft") -> GPT:
 
 def train_sft(seed: int = 0) -> Iterator[tuple[GPT, float]]:
     """Train `sft` from nothing; yields the model and the loss after each of 250 steps."""
-    generator = torch.Generator().manual_seed(seed)
-    task = CumSum()
-    model = GPT(GPTConfig(), generator)
-    for loss in sft(model, task, generator=generator):
-        yield model, loss
+    return _train(GPTConfig(), seed)
 
 
 def train_moe(seed: int = 0) -> Iterator[tuple[GPT, float]]:
     """Train `moe` from nothing, with a balance loss; yields as `train_sft`, 400 times."""
+    return _train(GPTConfig(experts=8), seed, steps=MOE_STEPS, balance=0.01)
+
+
+def _train(
+    config: GPTConfig, seed: int, steps: int = 250, balance: float = 0.0
+) -> Iterator[tuple[GPT, float]]:
     generator = torch.Generator().manual_seed(seed)
-    task = CumSum()
-    model = GPT(GPTConfig(experts=8), generator)
-    for loss in sft(model, task, generator=generator, steps=MOE_STEPS, balance=0.01):
-        yield model, loss
+    model = GPT(config, generator)
+    learning = sft(model, CumSum(), generator=generator, steps=steps, balance=balance)
+    return ((model, loss) for loss in learning)
 
 
 SHIPPED: dict[str, Callable[[], Iterator[tuple[GPT, float]]]] = {

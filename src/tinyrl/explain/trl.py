@@ -154,7 +154,7 @@ def _traps(flags: Flags, step: Step | None, vllm: bool, tokens: int) -> Iterator
         )
     if step is not None and step.level == "sequence":
         yield traps.product_or_mean("TRL")
-        if step.upper != math.inf and (step.upper is not None or step.lower):
+        if step.upper != math.inf and (step.upper or step.lower):
             yield traps.length(step.lower, step.upper, tokens)
     if step is not None and step.operation == "mask":
         yield traps.denominators()

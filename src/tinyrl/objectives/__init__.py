@@ -27,11 +27,11 @@ Keywords that they share:
 What went on in a loss is told by `diagnostics`, from the same arrays.
 """
 
+from ..logprobs import one_of
 from .aggregation import Aggregation, aggregate
 from .clipping import dapo, dr_grpo, grpo, gspo, gspo_token, ppo
 from .gates import clip, soft_gate
 from .health import diagnostics
-from .inputs import one_of
 from .ratios import MAX_LOG_RATIO, Level, at_level, exp_ratio, of_response, pool, ratio
 from .view import LossView, Objective
 from .weighting import cispo, reinforce, sapo

@@ -27,8 +27,16 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from ..logprobs import as_logp, as_mask, masked_mean, masked_sum, number
-from .inputs import counted_tokens, finite, one_of
+from ..logprobs import (
+    as_logp,
+    as_mask,
+    finite,
+    masked_mean,
+    masked_sum,
+    number,
+    one_of,
+)
+from .inputs import counted_tokens, weighted
 
 Aggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
 
@@ -54,14 +62,31 @@ def aggregate(
     `counted [B, T]`, bool, has to include the tokens of `mask`; None is `mask` itself.
     """
     x = as_logp("x", x)
-    length = checked_length(how, length)
     mask = as_mask(mask, x)
-    x = finite("x", x, mask)
-    return average(x, mask, how, counted_tokens(counted, mask), length)
+    return average(finite("x", x, mask), mask, how, None, counted, length)
 
 
-def checked_length(how: Aggregation, length: float | None) -> float:
-    """The constant that divides each response's sum: 1 where nothing is to divide."""
+def average(
+    loss: Tensor,
+    mask: Tensor,
+    how: Aggregation,
+    weight: Tensor | None,
+    counted: Tensor | None,
+    length: float | None,
+) -> Tensor:
+    """`aggregate` of losses from checked arrays, each times its `weight [B, T]`."""
+    constant = _constant(how, length)
+    loss, counted = weighted(loss, weight, mask), counted_tokens(counted, mask)
+    if how == "token_mean":
+        return masked_sum(loss, mask) / counted.sum().clamp_min(1)
+    rows = masked_sum(loss, mask, 1)
+    if how == "sequence_mean":
+        rows = rows / counted.sum(1).clamp_min(1)
+    return masked_mean(rows, counted.any(1)) / constant
+
+
+def _constant(how: Aggregation, length: float | None) -> float:
+    """What divides each response's sum: 1 where nothing is to divide."""
     one_of("aggregation", how, get_args(Aggregation))
     if how == "constant" and length is None:
         raise ValueError("length must be given for aggregation 'constant'")
@@ -72,16 +97,3 @@ def checked_length(how: Aggregation, length: float | None) -> float:
     if not 0 < number("length", length) < math.inf:
         raise ValueError(f"length must be above 0 and finite, not {length}")
     return number("length", length)
-
-
-def average(
-    x: Tensor, mask: Tensor, how: Aggregation, counted: Tensor, length: float
-) -> Tensor:
-    """`aggregate` of checked arrays."""
-    if how == "token_mean":
-        return masked_sum(x, mask) / counted.sum().clamp_min(1)
-    rows = masked_sum(x, mask, 1)
-    if how == "sequence_mean":
-        rows = rows / counted.sum(1).clamp_min(1)
-    loss = masked_mean(rows, counted.any(1))
-    return loss / length if how == "constant" else loss

@@ -11,15 +11,13 @@ import torch
 from torch import Tensor
 
 from ..logprobs import number
-from .aggregation import Aggregation, average, checked_length
+from .aggregation import Aggregation, average
 from .gates import clipped
 from .inputs import (
-    counted_tokens,
     dual_bound,
     loss_arrays,
     one_for_each_response,
     pair,
-    weighted,
     widths,
 )
 from .ratios import MAX_LOG_RATIO, exp_ratio, pool
@@ -49,13 +47,12 @@ def ppo(
 
         L = -mean_t max(min(r_t A_t, clip(r_t, ...) A_t), c A_t)
     """
-    constant = checked_length(aggregation, length)
     low, high = widths(eps_low, eps_high)
     dual = dual_bound(dual_clip)
     logp, logp_old, A, mask = loss_arrays(logp, logp_old, advantages, mask)
     r = exp_ratio(logp - logp_old)
-    loss = weighted(clipped(r, A, low, high, dual), weight, mask)
-    return average(loss, mask, aggregation, counted_tokens(counted, mask), constant)
+    loss = clipped(r, A, low, high, dual)
+    return average(loss, mask, aggregation, weight, counted, length)
 
 
 def grpo(
@@ -99,11 +96,10 @@ def grpo(
     )
     if logp_ref is None:
         return surrogate
-    constant = checked_length(aggregation, length)
     logp, logp_ref, mask = pair(mask, logp=logp, logp_ref=logp_ref)
     log_x = (logp_ref.detach() - logp).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     k3 = torch.expm1(log_x) - log_x
-    kl = average(k3, mask, aggregation, counted_tokens(counted, mask), constant)
+    kl = average(k3, mask, aggregation, None, counted, length)
     return surrogate + strength * kl
 
 
@@ -194,13 +190,12 @@ def gspo(
     Widths are the paper's (§5.1): s_i is a mean and moves far less than r_t. One advantage
     for each response. |y_i| is the number of its tokens in `mask`.
     """
-    constant = checked_length(aggregation, length)
     low, high = widths(eps_low, eps_high)
     logp, logp_old, A, mask = loss_arrays(logp, logp_old, advantages, mask)
     A = one_for_each_response(A, mask)
     s = exp_ratio(pool(logp - logp_old, mask, "geometric"))
-    loss = weighted(clipped(s, A, low, high), weight, mask)
-    return average(loss, mask, aggregation, counted_tokens(counted, mask), constant)
+    loss = clipped(s, A, low, high)
+    return average(loss, mask, aggregation, weight, counted, length)
 
 
 def gspo_token(
@@ -224,10 +219,9 @@ def gspo_token(
     s_it has the value of s_i and the gradient of its own token alone. Where a response's
     tokens share advantage and weight, value and gradient are those of `gspo`.
     """
-    constant = checked_length(aggregation, length)
     low, high = widths(eps_low, eps_high)
     logp, logp_old, A, mask = loss_arrays(logp, logp_old, advantages, mask)
     log_s = pool((logp - logp_old).detach(), mask, "geometric")
     s = exp_ratio(log_s + logp - logp.detach())
-    loss = weighted(clipped(s, A, low, high), weight, mask)
-    return average(loss, mask, aggregation, counted_tokens(counted, mask), constant)
+    loss = clipped(s, A, low, high)
+    return average(loss, mask, aggregation, weight, counted, length)

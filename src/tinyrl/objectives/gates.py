@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..logprobs import as_tensor, number, refuse
+from ..logprobs import as_floats, as_tensor, number, refuse
 from .inputs import dual_bound, widths
 
 
@@ -50,6 +50,7 @@ def _checked(r: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
     for name, x in (("r", r), ("A", A)):
         if x.dtype == torch.bool:
             raise ValueError(f"{name} must hold numbers, not bool")
+    r, A = as_floats("r", r), as_floats("A", A)
     try:
         np.broadcast_shapes(r.shape, A.shape)
     except ValueError:

@@ -7,8 +7,8 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from ..logprobs import masked_mean
-from .inputs import dual_bound, loss_arrays, one_of, widths
+from ..logprobs import masked_mean, one_of
+from .inputs import dual_bound, loss_arrays, widths
 from .ratios import MAX_LOG_RATIO, Level, exp_ratio, pool
 
 

@@ -7,19 +7,20 @@ a correction may have dropped all of its tokens.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..logprobs import as_logp, as_mask, as_tensor, checked_values, number, same_shape
-
-
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """`value`, or a `ValueError` that says what `name` may be."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-    return value
+from ..logprobs import (
+    as_logp,
+    as_mask,
+    as_tensor,
+    checked_values,
+    finite,
+    number,
+    refuse,
+    same_shape,
+)
 
 
 def widths(eps_low: float, eps_high: float) -> tuple[float, float]:
@@ -84,16 +85,9 @@ def weighted(loss: Tensor, weight: Tensor | None, mask: Tensor) -> Tensor:
         raise ValueError(
             f"weight must be [B, T] = {list(loss.shape)}, got {list(weight.shape)}"
         )
-    return loss * finite("weight", weight, mask).detach()
-
-
-def finite(name: str, x: Tensor, mask: Tensor) -> Tensor:
-    """`x` with 0 for padding. Raises on a real token that holds no finite number."""
-    bad = (~x.isfinite() & mask).nonzero()
-    if len(bad):
-        b, t = bad[0].tolist()
-        raise ValueError(f"{name} row {b}, column {t} is not finite: {x[b, t].item()}")
-    return torch.where(mask, x, 0.0)
+    weight = finite("weight", weight, mask)
+    refuse(weight < 0, weight, "weight", "is negative, so no ratio of probabilities")
+    return loss * weight.detach()
 
 
 def counted_tokens(counted: Tensor | None, mask: Tensor) -> Tensor:
@@ -105,19 +99,12 @@ def counted_tokens(counted: Tensor | None, mask: Tensor) -> Tensor:
         raise ValueError(
             f"counted must be [B, T] = {list(mask.shape)}, got {list(real.shape)}"
         )
-    bad = ((real != 0) & (real != 1)).nonzero()
-    if len(bad):
-        b, t = bad[0].tolist()
-        raise ValueError(
-            f"counted row {b}, column {t} is neither 0 nor 1: {real[b, t].item():.6g}"
-        )
-    missing = (mask & (real == 0)).nonzero()
-    if len(missing):
-        b, t = missing[0].tolist()
-        raise ValueError(
-            f"counted row {b}, column {t} is false where mask is true: a mean would have "
-            "tokens in its sum that its denominator leaves out"
-        )
+    refuse((real != 0) & (real != 1), real, "counted", "is neither 0 nor 1")
+    missing = (
+        "is false where mask is true: a mean would have tokens in its sum that its "
+        "denominator leaves out"
+    )
+    refuse(mask & (real == 0), real, "counted", missing)
     return real == 1
 
 

@@ -7,8 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..logprobs import as_logp, as_mask, masked_mean, masked_sum
-from .inputs import finite, one_of
+from ..logprobs import as_logp, as_mask, finite, masked_mean, masked_sum, one_of
 
 Level = Literal["token", "sequence", "geometric"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from torch import Tensor
 
+from ..formats import check_choices
 from .aggregation import Aggregation
-from .inputs import one_of
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,7 @@ class LossView:
     aggregation: Aggregation = "token_mean"
 
     def __post_init__(self) -> None:
-        one_of("anchor", self.anchor, ("recompute", "rollout"))
-        one_of("aggregation", self.aggregation, get_args(Aggregation))
+        check_choices(self)
         if self.aggregation == "constant":
             raise ValueError(
                 "aggregation 'constant' needs a length, which a view does not hold: choose "

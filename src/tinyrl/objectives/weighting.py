@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .aggregation import Aggregation, average, checked_length
+from .aggregation import Aggregation, average
 from .gates import softened, temperatures, weight_bounds
-from .inputs import counted_tokens, loss_arrays, weighted
+from .inputs import loss_arrays
 from .ratios import exp_ratio
 
 
@@ -33,12 +33,11 @@ def sapo(
     sooner; times r it rises on, to about 1.6 near r = 2, and fades from there. The paper's
     temperatures, which verl and TRL have as defaults too.
     """
-    constant = checked_length(aggregation, length)
     pos, neg = temperatures(tau_pos, tau_neg)
     logp, logp_old, A, mask = loss_arrays(logp, logp_old, advantages, mask)
     r = exp_ratio(logp - logp_old)
-    loss = weighted(softened(r, A, pos, neg), weight, mask)
-    return average(loss, mask, aggregation, counted_tokens(counted, mask), constant)
+    loss = softened(r, A, pos, neg)
+    return average(loss, mask, aggregation, weight, counted, length)
 
 
 def cispo(
@@ -69,12 +68,11 @@ def cispo(
 
     eps_low = 1 is no lower bound, as in the paper.
     """
-    constant = checked_length(aggregation, length)
     lower, upper = weight_bounds(eps_low, eps_high, cap)
     logp, logp_old, A, mask = loss_arrays(logp, logp_old, advantages, mask)
     r = exp_ratio(logp - logp_old).clamp(lower, upper).detach()
-    loss = weighted(-r * A * logp, weight, mask)
-    return average(loss, mask, aggregation, counted_tokens(counted, mask), constant)
+    loss = -r * A * logp
+    return average(loss, mask, aggregation, weight, counted, length)
 
 
 def reinforce(
@@ -101,7 +99,6 @@ def reinforce(
 
     `logp_old` is checked like everywhere, and plays no other part: there is no ratio here.
     """
-    constant = checked_length(aggregation, length)
     logp, _, A, mask = loss_arrays(logp, logp_old, advantages, mask)
-    loss = weighted(-A * logp, weight, mask)
-    return average(loss, mask, aggregation, counted_tokens(counted, mask), constant)
+    loss = -A * logp
+    return average(loss, mask, aggregation, weight, counted, length)

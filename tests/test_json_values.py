@@ -11,8 +11,8 @@ import pytest
 
 from tinyrl.correction import Correction
 from tinyrl.critic import Critic
+from tinyrl.json_values import from_plain, to_plain
 from tinyrl.objectives import LossView
-from tinyrl.plain import from_plain, to_plain
 from tinyrl.recipe import Recipe
 from tinyrl.runs import Settings
 from tinyrl.stack import PRESETS, Stack, leaves, replace_at
