@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from hypothesis import settings
 pytest_plugins = ["lab_server"]
 
 torch.set_num_threads(1)  # small models: a second thread only waits, and slows the first
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background jobs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # kernels would inherit it
 
 os.environ.pop("TINYRL_LANG", None)  # the reader's; tests read English, or say so
 
