@@ -394,9 +394,9 @@ for name in ("CISPO, cap 5", "GSPO, eps 0.2", "PPO"):
 
 # %% tags=["anchor:width"]
 narrow = batches["BF16"].d, batches["BF16"].mask
-widths = [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2]
+outside, widths = {}, [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2]
 fig, ax = plt.subplots(figsize=(style.WIDTH, 3.2))
-outside = {}
+print(f"{'band':8}", *(f"{width:6g}" for width in widths))
 for name, colour in zip(faulty, (style.GOOD, style.TRAIN, style.ROLLOUT)):
     b = batches[name]
     s = O.ratio(b.d, b.mask, "geometric")[:, 0]
@@ -404,7 +404,7 @@ for name, colour in zip(faulty, (style.GOOD, style.TRAIN, style.ROLLOUT)):
     outside[name] = (far > torch.tensor(widths)).double().mean(0).tolist()
     ax.semilogx(widths, outside[name], "o-", color=colour, label=name)
     print(f"{name:8}", *(f"{share:6.1%}" for share in outside[name]))
-ax.axvspan(3e-4, 4e-4, color=style.QUIET, alpha=0.3, lw=0, label="paper")
+ax.axvspan(3e-4, 4e-4, color=style.QUIET, alpha=0.3, lw=0, label="paper's band")
 style.label(ax, "Stopped by GSPO before any update", "band", "responses")
 below(fig, ax, 4)
 length = narrow[1].sum(1).double().mean()
@@ -435,7 +435,7 @@ claim(what, outside["BF16"][-1], at_most=0.01, control=outside["BF16"][0])
 replay = Stack(router=Router(replay="rollout"))
 sides = {"BF16": Stack(Numerics("bf16", "bf16", router="bf16")),
          "aligned": Stack(Numerics(router="bf16"))}
-print("formats  routes    K3      |d|   mean PPO stopped,cos GSPO stopped,cos")
+print("formats  routes      K3      |d|    mean     PPO    cos    GSPO    cos")
 for side, engine in sides.items():
     for routes, trainer in (("own", Stack()), ("R3", replay)):
         for at in tqdm((40, 50), leave=False):
@@ -444,16 +444,18 @@ for side, engine in sides.items():
             s = O.at_level(b.d, b.mask, "geometric").abs().max()
             (p, cp), (q, cq) = (first_update(f, b)[:2] for f in (O.ppo, O.gspo))
             print(f"{side:9}{routes:6} {k3(b):.1e} {b.d.abs().max():8.4f}"
-                  f"{s:8.4f}{p:9.1%}{cp:+7.3f}{q:10.1%}{cq:+7.3f}")
+                  f"{s:8.4f}{p:8.1%}{cp:+7.3f}{q:8.1%}{cq:+7.3f}")
 
 # %% [markdown] tags=["anchor:moe"]
 # Two batches each; read one column at a time. **K3**: R3 takes the flips away, and then equal
 # formats lower what is left by far. Without R3 a few flips of the BF16 router can be nearly
-# all of K3, whatever the formats (lesson 07: no number to rank by). Formats alone lower K3 here too; how
-# far is decided by the flips that are left. GSPO has no row here, since K3 is computed before an objective is chosen. **The largest |d|** of a token shrinks
-# in the response's mean by the length: that is why a ratio of a response is steadier where
-# experts flip, and the longer the response the more. **Stopped**: PPO next to nothing,
-# at this mismatch; GSPO with its narrow band many, and few once formats agree.
+# all of K3, whatever the formats (lesson 07: no number to rank by). Formats alone lower K3
+# here too; how far is decided by the flips that are left. GSPO has no row here, since K3 is
+# computed before an objective is chosen. **The largest |d|** of a token shrinks in the
+# response's **mean** by the length: that is why a ratio of a response is steadier where
+# experts flip, and the longer the response the more. **PPO** and **GSPO**, the share that each
+# stops, with the cosine of its gradient to the right one: PPO stops next to nothing at this
+# mismatch; GSPO with its narrow band many, and few once formats agree.
 #
 # So each works on another layer: formats on the *arithmetic*, R3 on the *path* through the
 # network, GSPO on the *loss*. And an honest result: at this size PPO's gradient is hardly
