@@ -36,12 +36,16 @@ from tinyrl.course.syllabus import SyllabusError
 CONFIG = "nbgrader_config.py"
 RELEASED = Path("src/tinyrl/course/classroom/released")
 BANK = Path("src/tinyrl/course/interview/bank.json")
+ASKED = "Asked in interviews \u00b7 本课的面试题"
 GLOSSARY = "[Glossary \u00b7 术语表](../docs/glossary.md)"
 
 
-def with_neighbours(lessons: dict[str, NotebookNode]) -> dict[str, NotebookNode]:
-    """The notebooks by name, each with a last line of links: the glossary, and for the
-    numbered ones those before and after, called as their first headings say.
+def with_links(
+    lessons: dict[str, NotebookNode], questions: list[Question]
+) -> dict[str, NotebookNode]:
+    """The notebooks by name, each with a last cell of links: the interview's questions that
+    it answers; for the numbered ones those before and after, called as their first headings
+    say; the glossary.
     """
     numbered = sorted(name for name in lessons if name[:2].isdigit())
     links = {
@@ -53,9 +57,13 @@ def with_neighbours(lessons: dict[str, NotebookNode]) -> dict[str, NotebookNode]
         i = numbered.index(name) if name in numbered else len(numbered) + 1
         ways = [f"Before: {links[n]}" for n in numbered[max(i - 1, 0) : i]]
         ways += [f"Next: {links[n]}" for n in numbered[i + 1 : i + 2]]
-        line = " \u00b7 ".join([*ways, GLOSSARY])
+        text = " \u00b7 ".join([*ways, GLOSSARY])
+        keys = [q.key for q in questions if name in (s.notebook for s in q.sections)]
+        if keys:
+            cards = ", ".join(f"[{key}](../questions/{key}.md)" for key in keys)
+            text = f"{ASKED}: {cards}\n\n{text}"
         nb = notebooks.copy(lesson)
-        nb.cells.append(nbformat.v4.new_markdown_cell(line))  # type: ignore[no-untyped-call]
+        nb.cells.append(nbformat.v4.new_markdown_cell(text))  # type: ignore[no-untyped-call]
         linked[name] = canonical(nb, name)
     return linked
 
@@ -71,9 +79,10 @@ def build(root: Path) -> dict[Path, str]:
     lessons = {
         source.stem: parse(source) for source in sorted((root / "notebooks").glob("*.py"))
     }
+    questions = _questions(root)
     made = {
         Path("notebooks", f"{name}.ipynb"): dumps(stamped(nb))
-        for name, nb in with_neighbours(lessons).items()
+        for name, nb in with_links(lessons, questions).items()
     }
     solutions = {
         source.stem: dumps(parse(source))
@@ -83,7 +92,7 @@ def build(root: Path) -> dict[Path, str]:
         made[Path("solutions", name, f"{name}.ipynb")] = solutions[name]
         made[Path("labs", name, f"{name}.ipynb")] = text
         made[RELEASED / f"{name}.ipynb"] = text
-    if questions := _questions(root):
+    if questions:
         made[BANK] = question_files.dumps(questions)
     return made
 
