@@ -104,6 +104,8 @@ class Correction:
     ) -> tuple[Tensor, Tensor]:
         """Weights `[B, T]`, without gradient and 1 in padding, and the mask that is kept.
 
+        The numerator of rho = p_train / p_rollout comes first; `compare` takes the two in
+        the order in which they are made.
         Bounds are compared on the log scale, where a long response cannot overflow; the
         weight itself is at most e^20 and at least e^-20, as in verl.
         """
