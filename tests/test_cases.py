@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,5 +43,7 @@ def test_traces_are_shown_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYRL_LANG", "en")
     found = Traces(*[float(i) for i in range(len(LABELS))])
     assert str(found).splitlines()[3] == "         3  K3"
+    none = str(replace(found, unlikely=math.nan)).splitlines()[8]
+    assert none == "  no token  mean d, sampler's p up to 0.1"
     set_language("zh")
     assert "采样端" in str(found)

@@ -12,9 +12,9 @@ from typing import Any
 import ipywidgets as widgets
 import pytest
 
-from tinyrl.course.interview import drilling, questions, reviews
-from tinyrl.course.interview.drill_panel import DrillPanel
-from tinyrl.course.interview.drills import DRILLS
+from tinyrl.course.interview import cards, questions, reviews
+from tinyrl.course.interview.numeric import DRILLS
+from tinyrl.course.interview.panel import DrillPanel
 
 BANK = questions.load()
 
@@ -55,6 +55,7 @@ def test_an_open_question_hides_its_rubric_until_it_was_answered() -> None:
     assert text.question in shown(panel)
     assert not [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
     press(panel, "start the clock: two minutes")
+    assert "Time is up" in shown(panel), "which the page hides for two minutes"
     assert not [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
     press(panel, "I have answered: show the rubric")
     ticks = [w for w in walk(panel.widget) if isinstance(w, widgets.Checkbox)]
@@ -64,7 +65,7 @@ def test_an_open_question_hides_its_rubric_until_it_was_answered() -> None:
     worth = text.rubric[0].weight / sum(point.weight for point in text.rubric)
     assert f"{worth:.0%} of the points" in shown(panel)
     (review,) = reviews.recall()
-    assert review.rating == drilling.rating(worth)
+    assert review.rating == cards.rating(worth)
     press(panel, "next card")
     assert BANK[panel.card.name].en.question in shown(panel)
 
@@ -73,15 +74,19 @@ def test_every_choice_is_judged_at_once() -> None:
     for pick in range(4):
         panel = DrillPanel(["II"], ["choice"], 1, random.Random(pick))
         text = BANK[panel.card.name].en
-        right = drilling.options(text, random.Random(pick)).right
+        right = cards.options(text, random.Random(pick)).right
         key = panel.card.key
         press(panel, "abcd"[pick])
         assert ("Right." if pick == right else "No.") in shown(panel)
         told = plain(shown(panel))
         assert plain(text.sentence) in told
-        assert all(plain(w.why) in told for w in text.wrong), "each has its reason"
+        for wrong in text.wrong:
+            assert plain(wrong.says) + plain(wrong.why) in told, "option and reason"
+        chosen = cards.options(text, random.Random(pick)).says[pick]
+        mark = "yoursright" if pick == right else "yours"
+        assert f"{'abcd'[pick]}{mark}{plain(chosen)}" in told
         kept = [r.rating for r in reviews.recall() if r.card == key][-1]
-        assert kept == (drilling.GOOD if pick == right else drilling.AGAIN)
+        assert kept == (cards.GOOD if pick == right else cards.AGAIN)
 
 
 def test_a_number_that_cannot_be_read_costs_nothing() -> None:
@@ -125,17 +130,17 @@ def plain(text: str) -> str:
 
 def test_no_sitting_holds_a_question_twice() -> None:
     panel = DrillPanel(["IV"], count=1000)
-    names = [card.name for card in panel.cards]
+    names = [card.name for card in panel.sitting.waiting]
     assert len(names) == len(set(names)) > 20
 
 
 def test_where_nothing_is_due_it_says_when() -> None:
-    for card in drilling.cards(["VIII"], ["choice"]):
-        reviews.remember(reviews.Review(card.key, drilling.EASY, time.time()))
+    for card in cards.cards(["VIII"], ["choice"]):
+        reviews.remember(reviews.Review(card.key, cards.EASY, time.time()))
     told = shown(DrillPanel(["VIII"], ["choice"]))
     assert "Nothing is due before 20" in told
     assert "with ahead=True the cards come now" in told
-    assert len(DrillPanel(["VIII"], ["choice"], ahead=True).cards) == 4
+    assert len(DrillPanel(["VIII"], ["choice"], ahead=True).sitting.waiting) == 4
 
 
 @pytest.mark.parametrize(
@@ -153,6 +158,28 @@ def test_where_nothing_is_due_it_says_when() -> None:
 def test_bad_arguments_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DrillPanel(**given)
+
+
+def test_what_cannot_be_kept_is_told_from_the_first_card_on(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where the folder should be")
+    panel = DrillPanel(["II"], ["choice"], 2)
+    assert "Here are 2." in shown(panel)
+    assert "Your progress is not saved" in shown(panel)
+    press(panel, "a")
+    assert "Your progress is not saved" in shown(panel)
+
+
+def test_what_was_missed_comes_once_more_with_other_numbers() -> None:
+    panel = DrillPanel(["III"], ["numeric"], 2, random.Random(3))
+    first, asked = panel.card, shown(panel)
+    for value in (-1e9, DRILLS["k3_of_two_tokens"].draw(random.Random(0)).answer):
+        (field,) = [w for w in walk(panel.widget) if isinstance(w, widgets.Text)]
+        field.value = f"{value:.6f}"
+        press_enter(field)
+        press(panel, "next card")
+    assert panel.card == first
+    assert "missed, once more" in shown(panel)
+    assert shown(panel) != asked
 
 
 def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import pkgutil
 import random
+import re
 import subprocess
 import sys
 import time
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,17 +19,20 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tinyrl import cli
-from tinyrl.course.interview import drill, drilling, mock, questions, reviews
-from tinyrl.course.interview.drilling import (
+from tinyrl.course import interview
+from tinyrl.course.interview import questions, reviews, sitting
+from tinyrl.course.interview.cards import (
     AGAIN,
     EASY,
     GOOD,
     HARD,
     KINDS,
     cards,
-    number,
     options,
+    rating,
+    share,
 )
+from tinyrl.course.interview.number_entry import number
 from tinyrl.course.interview.questions import GROUPS
 from tinyrl.course.words import Words
 
@@ -53,9 +59,9 @@ def test_every_question_is_an_open_card_and_a_choice() -> None:
 def test_no_sitting_holds_a_question_twice() -> None:
     keys = [card.key for group in GROUPS for card in cards([group])]
     for count in (1, 6, 20):
-        names = [key.partition(":")[2] for key in drilling.sitting(keys, count)]
+        names = [key.partition(":")[2] for key in sitting.first(keys, count)]
         assert len(names) == len(set(names)) == count
-    assert drilling.sitting(["open:a", "choice:a"], 5) == ["open:a"]
+    assert sitting.first(["open:a", "choice:a"], 5) == ["open:a"]
     first = [card.name for card in cards(["I"]) if card.kind != "numeric"][:6]
     assert len(set(first)) == 6, "the choice beside an open question is of another"
 
@@ -79,12 +85,12 @@ def test_the_right_option_may_stand_anywhere() -> None:
 def test_a_rubric_is_worth_what_its_points_weigh() -> None:
     text = BANK["IV-04"].en
     weights = [point.weight for point in text.rubric]
-    assert drilling.share(text, set()) == 0
-    assert drilling.share(text, set(range(len(weights)))) == 1
-    assert drilling.share(text, {0, 3}) == (weights[0] + weights[3]) / sum(weights)
+    assert share(text, set()) == 0
+    assert share(text, set(range(len(weights)))) == 1
+    assert share(text, {0, 3}) == (weights[0] + weights[3]) / sum(weights)
     known = {0: AGAIN, 0.39: AGAIN, 0.4: HARD, 0.69: HARD, 0.7: GOOD, 0.99: GOOD, 1: EASY}
-    assert {reached: drilling.rating(reached) for reached in known} == known
-    assert drilling.rating(1, "choice") == drilling.rating(1, "numeric") == GOOD
+    assert {reached: rating(reached) for reached in known} == known
+    assert rating(1, "choice") == rating(1, "numeric") == GOOD
 
 
 def test_groups_take_turns() -> None:
@@ -159,7 +165,7 @@ def test_a_drill_in_a_pipe_keeps_every_answer() -> None:
     assert [review.card for review in found] == [first.key, second.key]
     weights = [point.weight for point in BANK[first.name].en.rubric]
     worth = (weights[0] + weights[1]) / sum(weights)
-    assert [review.rating for review in found] == [drilling.rating(worth), AGAIN]
+    assert [review.rating for review in found] == [rating(worth), AGAIN]
     assert f"{worth:.0%} of the points" in done.stdout
     assert "2 answered" in done.stdout
 
@@ -187,9 +193,10 @@ def test_a_sitting_asks_no_question_twice_and_says_when_there_is_more() -> None:
     now = time.time()
     reviews.remember(reviews.Review(first, AGAIN, now))
     reviews.remember(reviews.Review(last, EASY, now))
-    told = drill.summary([1.0, 0.0], cards(["VIII"], ["open"]))
-    soonest = drill.when(reviews.due_dates(reviews.recall())[first])
-    assert f"50% of the points. Next due: {soonest}; new cards left: 2." in told
+    told = tinyrl("drill", "--group", "VIII", "--kind", "open", said="\n1\nq\n").stdout
+    soonest = sitting.when(reviews.due_dates(reviews.recall())[first])
+    assert f"Next due: {soonest}; until tomorrow night: 2; new cards left: 1." in told
+    assert "Weak so far: VIII, Debugging and design (1 of 3 known)." in told
     long_ago = now - 30 * 86400
     for kind in ("open", "choice"):
         reviews.remember(reviews.Review(f"{kind}:V-01", AGAIN, long_ago))
@@ -231,23 +238,13 @@ def test_bad_requests_are_refused_in_a_line(
 
 
 def test_every_line_for_people_is_in_both_languages() -> None:
-    from tinyrl.course.interview import anki, drill, drill_panel, terminal
-    from tinyrl.course.interview import asking as interview
-
-    for module in (
-        drilling,
-        drill,
-        drill_panel,
-        interview,
-        mock,
-        terminal,
-        anki,
-        questions,
-    ):
-        for name, words in vars(module).items():
-            if isinstance(words, Words):
-                assert words.en != words.zh, f"{module.__name__}.{name}"
-                assert words.en.count("{") == words.zh.count("{"), name
+    names = [module.name for module in pkgutil.iter_modules(interview.__path__)]
+    for module in [import_module(f"{interview.__name__}.{name}") for name in names]:
+        for name, value in vars(module).items():
+            for words in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(words, Words):
+                    assert words.en != words.zh or re.fullmatch(r"[\W_]*", words.en), name
+                    assert words.en.count("{") == words.zh.count("{"), name
 
 
 def test_groups_are_named() -> None:

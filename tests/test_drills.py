@@ -16,10 +16,10 @@ import pytest
 
 from plain_drills import ANSWERS, numbers
 from tinyrl.course.authoring.question_files import figures
-from tinyrl.course.interview import drills
-from tinyrl.course.interview.drilling import number
-from tinyrl.course.interview.drills import DRILLS, Drill, Task
-from tinyrl.course.interview.drills.drawing import drill, power, task
+from tinyrl.course.interview import numeric
+from tinyrl.course.interview.number_entry import number
+from tinyrl.course.interview.numeric import DRILLS, Drill, Task
+from tinyrl.course.interview.numeric.drawing import drill, power, task
 from tinyrl.course.words import Words
 
 SEEDS = range(30)
@@ -47,14 +47,14 @@ def test_every_group_has_its_drills() -> None:
 
 
 def test_every_module_is_listed() -> None:
-    names = [module.name for module in pkgutil.iter_modules(drills.__path__)]
-    modules = [importlib.import_module(f"{drills.__name__}.{name}") for name in names]
+    names = [module.name for module in pkgutil.iter_modules(numeric.__path__)]
+    modules = [importlib.import_module(f"{numeric.__name__}.{name}") for name in names]
     found: list[Drill] = [d for m in modules for d in getattr(m, "DRILLS", ())]
     assert sorted(d.name for d in found) == sorted(DRILLS)
 
 
 @pytest.mark.parametrize(
-    "file", sorted(Path(drills.__path__[0]).glob("*.py")), ids=lambda f: f.stem
+    "file", sorted(Path(numeric.__path__[0]).glob("*.py")), ids=lambda f: f.stem
 )
 def test_torch_comes_through_the_library_alone(file: Path) -> None:
     for node in ast.parse(file.read_text("utf-8")).body:  # not those for types only

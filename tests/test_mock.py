@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tinyrl.course.interview import mock, questions, reviews
-from tinyrl.course.interview.drilling import AGAIN
+from tinyrl.course.interview.answers import Part
+from tinyrl.course.interview.cards import AGAIN
 from tinyrl.course.interview.questions import TITLES
 
 BANK = questions.load()
@@ -44,6 +46,13 @@ class Script:
         self.shown.append(str(text))
 
     show = rule = say
+
+    def pages(self, parts: Sequence[Part], last: bool = False) -> None:
+        for part in parts:
+            self.say(part.title)
+            self.say(part.text)
+        if not last:
+            self.pause()
 
     def pause(self) -> None:
         pass
@@ -105,6 +114,18 @@ def test_one_may_leave_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mock, "Terminal", lambda: script)
     assert mock.run(13, random.Random(4)) == 0
     assert str(mock.REPORT) in script.shown
+
+
+def test_what_cannot_be_kept_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "home").write_text("a file where the folder should be")
+    script = Script("0", "0", "0", "a")
+    monkeypatch.setattr(mock, "Terminal", lambda: script)
+    assert mock.run(13, random.Random(4)) == 0
+    told = [line for line in script.shown if "Your progress is not saved" in line]
+    assert len(told) == 1
+    assert script.shown.index(told[0]) == 1, "before the first question"
 
 
 def test_when_the_time_is_over_the_rest_is_left_out(

@@ -1,11 +1,9 @@
-"""The interview bank: whole, true of the notebooks, and no guesser's friend."""
+"""The interview bank: whole, and true of the notebooks."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from tinyrl.course.authoring.question_files import (
     QuestionError,
     figures,
     flat,
-    right_is_longest,
 )
 from tinyrl.course.citations import linked_markdown
 from tinyrl.course.interview import questions
@@ -78,69 +75,6 @@ def test_shared_sentences_would_be_found() -> None:
     assert len(sentences(text)) > 8
     again = sentences(text)
     assert set(sentences(text)) & set(again)
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_who_always_picks_the_longest_option_is_seldom_right(language: str) -> None:
-    longest = sum(map(right_is_longest, texts(language)))
-    assert longest < 0.4 * len(BANK)
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_who_always_picks_the_shortest_option_is_seldom_right(language: str) -> None:
-    shortest = [
-        len(t.sentence) <= min(len(w.says) for w in t.wrong) for t in texts(language)
-    ]
-    assert sum(shortest) < 0.4 * len(BANK)
-
-
-FEATURES: dict[str, Callable[[str], float]] = {
-    "the longest": len,
-    "the shortest": lambda says: -len(says),
-    "most commas": lambda says: len(re.findall("[,，、]", says)),
-    "most colons": lambda says: len(re.findall("[:;：；]", says)),
-    "most figures": lambda says: len(re.findall(r"\d+", says)),
-    "most code": lambda says: says.count("`"),
-    "most hedged": lambda says: len(re.findall(HEDGES, says)),
-    "least absolute": lambda says: -len(re.findall(ABSOLUTES, says)),
-}
-HEDGES = (
-    r"\b(?:may|can|some|often|usually|mostly|about|if|unless|although|but|while|even)\b"
-    "|可能|可以|通常|往往|若|如果|未必|虽|但|约"
-)
-ABSOLUTES = (
-    r"\b(?:always|never|all|every|any|nothing|none|only|must|exactly|so|because|since)\b"
-    "|总|从不|所有|每|任何|完全|一定|只|必|所以|因为|因此"
-)
-
-
-@pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_no_look_of_an_option_gives_it_away(language: str, feature: str) -> None:
-    """Of options that look alike a guesser takes any: each counts for its share."""
-    won = 0.0
-    for text in texts(language):
-        looks = [*map(FEATURES[feature], (text.sentence, *(w.says for w in text.wrong)))]
-        won += (looks[0] == max(looks)) / looks.count(max(looks))
-    assert won < 0.45 * len(BANK)
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_nor_do_the_words_that_it_shares_with_the_question(language: str) -> None:
-    for sign in (1, -1):
-        won = 0.0
-        for text in texts(language):
-            asked = units(text.question)
-            says = [units(x) for x in (text.sentence, *(w.says for w in text.wrong))]
-            shared = [sign * len(asked & x) for x in says]
-            won += (shared[0] == max(shared)) / shared.count(max(shared))
-        assert won < 0.45 * len(BANK)
-
-
-def units(text: str) -> set[str]:
-    """Words of four letters and more; pairs of Han signs that stand side by side."""
-    pairs = {a + b for a, b in pairwise(text) if HAN.match(a) and HAN.match(b)}
-    return pairs | set(re.findall(r"[a-z0-9]{4,}", text.lower()))
 
 
 @pytest.mark.parametrize("key", BANK)

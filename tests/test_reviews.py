@@ -84,6 +84,15 @@ def test_reviews_of_a_clock_that_was_wrong_are_skipped(home: Path) -> None:
     assert len(due_dates(recall())) == 1
 
 
+def test_a_clock_that_was_set_back_loses_no_answer() -> None:
+    now = time.time()
+    for at in (now, now + 7200, now + 60):  # two hours back after the second
+        assert remember(Review("open:I-01", 1, at)) is None
+    assert [review.at for review in recall()] == [now, now + 60, now + 7200]
+    (due,) = due_dates(recall()).values()
+    assert due < datetime.fromtimestamp(now + 3 * 3600, UTC)
+
+
 def test_a_folder_that_cannot_be_written_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

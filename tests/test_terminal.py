@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pty
+import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +22,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tinyrl.course.interview import reviews
-from tinyrl.course.interview.terminal import SPEAK, Left, Terminal, broken
+from tinyrl.course.interview.answers import Part
+from tinyrl.course.interview.terminal import OVER, SPEAK, Left, Terminal, _clock
+from tinyrl.course.interview.wrapping import broken
 
 
 @pytest.fixture(autouse=True)
@@ -102,9 +109,9 @@ def test_in_a_terminal_the_clock_runs_and_a_kill_loses_no_answer() -> None:
     os.write(parent, b"\n")
     wait_for(parent, "Which of these")
     os.write(parent, b"1\n")
-    wait_for(parent, "Enter for the next one")
-    os.write(parent, b"\n")
-    wait_for(parent, "2/8")
+    wait_for(parent, "n: the next one")
+    os.write(parent, b"n\n")
+    wait_for(parent, "2/9")  # the missed one comes once more
     process.send_signal(signal.SIGKILL)
     process.wait(30)
     os.close(parent)
@@ -119,7 +126,9 @@ def test_ctrl_c_in_the_countdown_of_a_mock_leads_to_the_report_and_out() -> None
         env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"},
     )  # fmt: skip
     os.close(child)
-    for seen, said in (("1:5", "\n"), ("Which of these", "0\n"), ("Your number", "1\n")):
+    on = ("Enter for the next one", "\n")
+    answered = (("1:5", "\n"), ("Which of these", "0\n"), on, ("Your number", "1\n"), on)
+    for seen, said in answered:
         wait_for(parent, seen)
         os.write(parent, said.encode())
     wait_for(parent, "1:5")
@@ -127,6 +136,83 @@ def test_ctrl_c_in_the_countdown_of_a_mock_leads_to_the_report_and_out() -> None
     wait_for(parent, "They would ask next")
     assert process.wait(30) == 0, "nobody has to press Enter for it"
     os.close(parent)
+
+
+def test_an_answer_is_read_screen_by_screen() -> None:
+    """80x24: nothing scrolls away before a key; n leaves the rest."""
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tinyrl.cli", "drill", "--group", "IV", "--kind", "open"],
+        stdin=child, stdout=child, stderr=child, close_fds=True,
+        env={key: x for key, x in {**os.environ, "OMP_NUM_THREADS": "1",
+             "TERM": "xterm"}.items() if key not in ("COLUMNS", "LINES")},
+    )  # fmt: skip
+    os.close(child)
+    pages = []
+    wait_for(parent, "1:5")
+    for said, then in (
+        ("\n", "Which of these"), ("1\n", "n: the next one"),  # in short
+        ("\n", "n: the next one"), ("\n", "n: the next one"),  # in full; numbers
+        ("x\n", "Enter, n or q, please.\r\nEnter: They would ask next · n: the next one"),
+        ("\n", "Enter for the next one"), ("\n", "2/1"),
+    ):  # fmt: skip
+        os.write(parent, said.encode())
+        pages.append(wait_for(parent, then))
+    titles = ("In short", "A full answer", "Numbers to remember", "They would ask next")
+    found = [[title for title in titles if f"{title}\x1b" in page] for page in pages[1:]]
+    assert [x for x in found if x] == [[title] for title in titles]
+    assert all(page.count("\n") <= 24 for page in pages)
+    for seen, said in (("1:5", "\n"), ("Which of these", "1\n"), ("n: the", "n\n")):
+        wait_for(parent, seen)
+        os.write(parent, said.encode())
+    skipped = wait_for(parent, "3/1")
+    assert not [title for title in titles if f"{title}\x1b" in skipped]
+    process.kill()
+    process.wait(30)
+    os.close(parent)
+
+
+def test_the_clock_at_the_start_at_the_end_and_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = [str(_clock(120 - at)).strip() for at in (0, 0.5, 119.2, 120, 121, 185)]
+    assert [line.split()[0] for line in shown] == [
+        "2:00", "2:00", "0:01", "0:00", "+0:01", "+1:05"
+    ]  # fmt: skip
+    assert [str(OVER) in line for line in shown] == [False] * 3 + [True] * 3
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_where_chinese_cannot_be_shown_it_goes_on_in_english(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrl.cli", "drill", "--kind", "choice", "--lang", "zh"],
+        input=b"q\n", capture_output=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": encoding},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"has no Chinese" in done.stdout
+    assert b"Your choice, a letter" in done.stdout
+
+
+def test_long_texts_are_parted_between_paragraphs_and_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    terminal = Terminal()
+    terminal.live = True
+    screen = Console(file=out, width=80, height=24, force_terminal=True, no_color=True)
+    monkeypatch.setattr(terminal, "console", screen)
+    at: list[int] = []
+    monkeypatch.setattr(terminal, "ask", lambda _: at.append(len(out.getvalue())) or "")
+    paragraphs = [f"word{i} " * 40 for i in range(12)]
+    terminal.pages([Part("", "\n\n".join(paragraphs))], last=True)
+    text = out.getvalue()
+    assert sum(text.count(f"word{i} ") + text.count(f"word{i}\n") for i in range(12)) == 480
+    pages = [text[a:b] for a, b in pairwise([0, *at, len(text)])]
+    assert max(page.count("\n") for page in pages) <= 20
+    assert all(len({*re.findall(r"word\d+", page)}) >= 2 for page in pages[:-1])
+    assert all(re.search(r"\n *\n$", page) for page in pages[:-1]), "between paragraphs"
 
 
 def wait_for(terminal: int, text: str, seconds: float = 60) -> str:

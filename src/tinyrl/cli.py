@@ -44,6 +44,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _speak(lang: str | None) -> None:
+    """Use the language that was asked for, for the rest of the process."""
+    from tinyrl.course.words import set_language
+
+    try:
+        if lang is not None:
+            set_language(lang)  # type: ignore[arg-type]  # it refuses any other
+    except ValueError:
+        raise typer.BadParameter(f"--lang: {lang!r} is neither en nor zh") from None
+
+
 @app.callback()
 def tinyrl(
     version: Annotated[
@@ -85,9 +96,8 @@ def run(
 def lab_check(lab: Lab, lang: Lang = None) -> None:
     """Grade a lab here and now; exit 1 below full marks."""
     from tinyrl.course.classroom import labcheck
-    from tinyrl.course.interview.asked import speak
 
-    speak(lang)
+    _speak(lang)
     raise typer.Exit(labcheck.run(lab))
 
 
@@ -140,17 +150,20 @@ def explain(
     lang: Lang = None,
 ) -> None:
     """Say what a framework's flags do to the loss, and their traps."""
-    from tinyrl.course.interview.asked import speak
     from tinyrl.course.words import language
     from tinyrl.explain import command
 
-    speak(lang)
+    _speak(lang)
     raise typer.Exit(command.run(framework, flags or [], tokens, language()))
 
 
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="I..VIII", help="Only these groups of questions."),
+    typer.Option(
+        "--group",
+        metavar="I..VIII",
+        help="Only this group of questions; several times for several.",
+    ),
 ]
 
 
@@ -159,31 +172,40 @@ def drill(
     group: Groups = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Only open, choice or numeric cards."),
+        typer.Option(
+            metavar="open|choice|numeric",
+            help="Only cards of this kind; several times for several.",
+        ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="At most so many cards.")] = 10,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="CARDS", help="At most so many cards.")
+    ] = 10,
     ahead: Annotated[bool, typer.Option("--ahead", help="Cards not due yet, too.")] = False,
     lang: Lang = None,
 ) -> None:
     """Drill the interview: cards that are due, then new ones.
 
     Open questions are answered aloud, against a clock, and rated against their rubric.
+    What was missed comes once more in the same sitting.
     """
     import random
 
-    from tinyrl.course.interview import drill
-    from tinyrl.course.interview.asked import groups, kinds, speak
+    from tinyrl.course.interview import drill_command
+    from tinyrl.course.interview.arguments import groups, kinds
 
-    speak(lang)
+    _speak(lang)
     raise typer.Exit(
-        drill.run(groups(group), kinds(kind), count, random.Random(), ahead=ahead)
+        drill_command.run(groups(group), kinds(kind), count, random.Random(), ahead=ahead)
     )
 
 
 @app.command()
 def mock(
     minutes: Annotated[
-        float, typer.Option(min=4, max=180, help="How long the interview takes.")
+        float,
+        typer.Option(
+            min=4, max=180, metavar="MINUTES", help="How long the interview takes."
+        ),
     ] = 45,
     lang: Lang = None,
 ) -> None:
@@ -194,9 +216,8 @@ def mock(
     import random
 
     from tinyrl.course.interview import mock
-    from tinyrl.course.interview.asked import speak
 
-    speak(lang)
+    _speak(lang)
     raise typer.Exit(mock.run(minutes, random.Random()))
 
 
@@ -207,11 +228,10 @@ def export_anki(
     ] = Path("tinyrl.apkg"),
     lang: Lang = None,
 ) -> None:
-    """The 70 questions as an Anki deck, with pictures."""
+    """The 70 questions and the numeric drills as an Anki deck, with pictures."""
     from tinyrl.course.interview import anki
-    from tinyrl.course.interview.asked import speak
 
-    speak(lang)
+    _speak(lang)
     raise typer.Exit(anki.run(deck))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tinyrl.course.checking.checks import CheckFailed, NotAttempted, check
     from tinyrl.course.checking.coach import hint, progress, solution
     from tinyrl.course.claims import ClaimFailed, claim
-    from tinyrl.course.interview.drill_panel import drill
+    from tinyrl.course.interview.panel import drill
     from tinyrl.course.panels.mismatch import panel
     from tinyrl.course.words import set_language
 
@@ -27,7 +27,7 @@ _HOME = {
     "claim": "claims",
     "ClaimFailed": "claims",
     "panel": "panels.mismatch",
-    "drill": "interview.drill_panel",
+    "drill": "interview.panel",
     "set_language": "words",
 }
 

@@ -37,13 +37,27 @@ def append(path: Path, fields: dict[str, Any]) -> Words | None:
         _write(path, f"\n{json.dumps(fields)}\n".encode())
     except OSError as error:
         _unsaved.setdefault(path, []).append(fields)
-        return Words(
-            en=f"Your progress is not saved: {path} cannot be written "
-            f"({error.strerror}). Set TINYRL_HOME to a folder of yours.",
-            zh=f"进度没有保存：无法写入 {path}（{error.strerror}）。"
-            "请把 TINYRL_HOME 设为一个可写的文件夹。",
-        )
+        return _told(path, error)
     return None
+
+
+def trouble(path: Path) -> Words | None:
+    """Why an entry could not be added now, to be told before there is one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, b"")
+    except OSError as error:
+        return _told(path, error)
+    return None
+
+
+def _told(path: Path, error: OSError) -> Words:
+    return Words(
+        en=f"Your progress is not saved: {path} cannot be written "
+        f"({error.strerror}). Set TINYRL_HOME to a folder of yours.",
+        zh=f"进度没有保存：无法写入 {path}（{error.strerror}）。"
+        "请把 TINYRL_HOME 设为一个可写的文件夹。",
+    )
 
 
 def _write(path: Path, line: bytes) -> None:

@@ -1,7 +1,9 @@
 """Pictures for the interview's cards: one idea each, drawn by the library's own functions.
 
 A question names one; `fingerprint:FIELD` is the trace that a field of the stack leaves in
-delta, measured on the shipped checkpoint as the atlas does.
+delta, measured on the shipped checkpoint as the atlas does. They hold symbols and no words:
+one picture serves both languages, on machines without a Chinese font, and `captions` says
+in either what it shows.
 """
 
 from __future__ import annotations
@@ -62,14 +64,13 @@ def _bits(axes: Axes) -> None:
             for _ in field:
                 axes.add_patch(Rectangle((at, -row), 0.9, 0.7, color=colour))
                 at += 1
-        counts = f"{len(fields[1])} exponent, {len(fields[2])} mantissa"
+        counts = f"1 + {len(fields[1])} + {len(fields[2])}"
         inside = at > 20
         place, ink = (9.4, "white") if inside else (at + 0.4, style.INK)
         axes.text(place, -row + 0.32, counts, va="center", size=8, color=ink)
         axes.text(-0.5, -row + 0.32, name, ha="right", va="center")
     axes.set(xlim=(-4.5, 33), ylim=(-4.3, 1.1))
     axes.axis("off")
-    axes.set_title("sign, exponent: range; mantissa: step")
 
 
 def _neighbours(axes: Axes) -> None:
@@ -84,7 +85,6 @@ def _neighbours(axes: Axes) -> None:
         axes.vlines(found, row - 0.3, row + 0.3, color=colour)
         axes.text(0.9985, row, fmt.upper(), ha="right", va="center")
     axes.set(xlim=(0.993, 1.0305), ylim=(-0.7, 1.7), yticks=[])
-    axes.set_title("every number from 1 to 1.03: BF16's step is 8 times FP16's")
     axes.grid(False)
 
 
@@ -97,20 +97,18 @@ def _exponential(axes: Axes) -> None:
         axes.plot(x, y, "o", color=style.DELTA, ms=4)
         axes.annotate(f"{y:.2f}", (x, y), (-4, 6), textcoords="offset points", ha="right")
     axes.axhspan(0.8, 1.2, color=style.GOOD, alpha=0.2, lw=0)
-    axes.set(xlabel="delta", ylabel="ratio = exp(delta)", ylim=(-1, 24))
-    axes.set_title("a difference becomes a factor; green: within a clip of 0.2")
+    axes.set(xlabel="Δ", ylabel="r = exp(Δ)", ylim=(-1, 24))
 
 
 def _length(axes: Axes) -> None:
     """Noise and bias over a response."""
     T = torch.arange(1, 4001).double()
-    axes.loglog(T, 0.01 * T.sqrt(), color=style.TRAIN, label="noise of 0.01 a token: √T")
-    axes.loglog(T, 0.01 * T, color=style.ROLLOUT, label="bias of 0.01 a token: T")
+    axes.loglog(T, 0.01 * T.sqrt(), color=style.TRAIN, label="0.01 √T")
+    axes.loglog(T, 0.01 * T, color=style.ROLLOUT, label="0.01 T")
     axes.axhline(0.2, color=style.QUIET, ls="--")
-    axes.text(1.1, 0.23, "a clip of 0.2", color=style.QUIET, size=8)
-    axes.set(xlabel="length T", ylabel="|sum of delta|")
+    axes.text(1.1, 0.23, "ε = 0.2", color=style.QUIET, size=8)
+    axes.set(xlabel="T", ylabel="|ΣΔ|")
     axes.legend()
-    axes.set_title("what a response adds up to")
 
 
 def _clip(axes: Axes) -> None:
@@ -120,9 +118,8 @@ def _clip(axes: Axes) -> None:
         gain = -clip(r, torch.full_like(r, A), 0.2, 0.2)
         axes.plot(r, gain, color=colour, label=f"A = {A:+.0f}")
     axes.axvline(1, color=style.QUIET, ls="--")
-    axes.set(xlabel="ratio to the old policy", ylabel="objective")
+    axes.set(xlabel="r", ylabel="J")
     axes.legend()
-    axes.set_title("flat: the token has no gradient any more")
 
 
 def _gates(axes: Axes) -> None:
@@ -135,9 +132,8 @@ def _gates(axes: Axes) -> None:
     ):
         (slope,) = torch.autograd.grad(loss.sum(), r)
         axes.plot(r.detach(), -slope, color=colour, label=name)
-    axes.set(xlabel="ratio", ylabel="share of the gradient")
+    axes.set(xlabel="r", ylabel="∂J / ∂r")
     axes.legend()
-    axes.set_title("a hard edge and a soft one, for a good token")
 
 
 def _kl_estimates(axes: Axes) -> None:
@@ -146,9 +142,8 @@ def _kl_estimates(axes: Axes) -> None:
     colours = (style.ROLLOUT, style.QUIET, style.DELTA)
     for name, k, colour in zip(("K1", "K2", "K3"), kl_terms(d), colours, strict=True):
         axes.plot(d, k, color=colour, label=name)
-    axes.set(xlabel="delta", ylabel="nats")
+    axes.set(xlabel="Δ", ylabel="K")
     axes.legend()
-    axes.set_title("K1 has a sign and cancels; K3 never is negative")
 
 
 def _softmax_terms(axes: Axes) -> None:
@@ -157,8 +152,8 @@ def _softmax_terms(axes: Axes) -> None:
     exact = logits.softmax(0)
     coarse = round_to(logits, "bf16").softmax(0)
     x = np.arange(len(logits))
-    axes.bar(x - 0.2, exact.numpy(), 0.4, color=style.TRAIN, label="exact logits")
-    axes.bar(x + 0.2, coarse.numpy(), 0.4, color=style.ROLLOUT, label="logits in BF16")
+    axes.bar(x - 0.2, exact.numpy(), 0.4, color=style.TRAIN, label="z")
+    axes.bar(x + 0.2, coarse.numpy(), 0.4, color=style.ROLLOUT, label="BF16(z)")
     for i, d in enumerate((coarse / exact).log().tolist()):
         axes.text(
             i,
@@ -167,9 +162,10 @@ def _softmax_terms(axes: Axes) -> None:
             ha="center",
             size=8,
         )
-    axes.set(xticks=x, xticklabels=[f"{v:g}" for v in logits.tolist()], xlabel="logit")
+    axes.set(
+        xticks=x, xticklabels=[f"{v:g}" for v in logits.tolist()], xlabel="z", ylabel="p"
+    )
     axes.legend()
-    axes.set_title("one step of BF16 near 10 is 1/16; above: the change of logp")
 
 
 def _nucleus(axes: Axes) -> None:
@@ -182,8 +178,8 @@ def _nucleus(axes: Axes) -> None:
         x, torch.where(kept, p / S, 0.0).numpy(), color="none", edgecolor=style.ROLLOUT
     )
     axes.bar(x, p.numpy(), color=[style.TRAIN if k else style.QUIET for k in kept.tolist()])
-    axes.set(xticks=[], xlabel="tokens by probability")
-    axes.set_title(f"top-p 0.8 keeps S = {S:.2f}; the sampler's p is p / S (outline)")
+    axes.set(xticks=[], ylabel="p")
+    axes.set_title(f"S = {S:.2f}")
 
 
 def _flip(axes: Axes) -> None:
@@ -196,29 +192,19 @@ def _flip(axes: Axes) -> None:
     for e, colour in enumerate(colours):
         axes.plot(noise, gates[:, e], color=colour, lw=0.8, ls=":")
         used = torch.where(kept[:, e], gates[:, e], float("nan"))
-        axes.plot(noise, used, color=colour, lw=2.6, label=f"expert {e}")
-    axes.set(xlabel="error of the router's logits", ylabel="gate")
-    axes.set_title("top 2 (thick): a tiny error swaps an expert")
+        axes.plot(noise, used, color=colour, lw=2.6, label=f"E{e}")
+    axes.set(xlabel="ε", ylabel="g")
 
 
 def _teacher_forcing(axes: Axes) -> None:
     """Whose tokens the next one is conditioned on."""
-    rows = (("training: gold prefix", "GGGGGG"), ("inference: own prefix", "GGXXXX"))
-    for row, (name, cells) in enumerate(rows):
+    for row, cells in enumerate(("GGGGGG", "GGXXXX")):
         for i, cell in enumerate(cells):
             colour = style.TRAIN if cell == "G" else style.ROLLOUT
             axes.add_patch(Rectangle((i, -row), 0.86, 0.5, color=colour))
-            if i:
-                axes.annotate("", (i, -row + 0.25), (i - 0.14, -row + 0.25))
-        axes.text(0, -row + 0.58, name, va="bottom")
-    axes.text(
-        2.43,
-        -1.22,
-        "one error, and every later\nstate is one never trained",
-        size=8,
-        va="top",
-    )
-    axes.set(xlim=(-0.1, 6), ylim=(-1.8, 1))
+            sign = ("y" if row == 0 else "ŷ") + f"$_{i + 1}$"
+            axes.text(i + 0.43, -row + 0.25, sign, ha="center", va="center", color="white")
+    axes.set(xlim=(-0.1, 6), ylim=(-1.2, 0.7))
     axes.axis("off")
 
 
@@ -227,15 +213,17 @@ def _cap(axes: Axes) -> None:
     delta = torch.linspace(-2, 2, 401)[:, None]
     mask = torch.ones_like(delta, dtype=torch.bool)
     rollout = torch.full_like(delta, -3.0)
-    axes.plot(delta, delta.exp(), color=style.QUIET, ls=":", label="ratio")
-    kinds = (("truncate", style.TRAIN), ("mask", style.ROLLOUT))
-    for operation, colour in kinds:
+    axes.plot(delta, delta.exp(), color=style.QUIET, ls=":", label="r")
+    kinds = (
+        ("truncate", style.TRAIN, "min(max(r, 0.5), 2)"),
+        ("mask", style.ROLLOUT, "r · 1[0.5 ≤ r ≤ 2]"),
+    )
+    for operation, colour, label in kinds:
         correction = Correction(operation=operation, lower=0.5, upper=2.0)  # type: ignore[arg-type]
         w, kept = correction.apply(rollout + delta, rollout, mask)
-        axes.plot(delta, torch.where(kept, w, 0.0), color=colour, label=operation)
-    axes.set(xlabel="delta", ylabel="weight", ylim=(-0.1, 4))
+        axes.plot(delta, torch.where(kept, w, 0.0), color=colour, label=label)
+    axes.set(xlabel="Δ", ylabel="w", ylim=(-0.1, 4))
     axes.legend()
-    axes.set_title("bounds 0.5 and 2: bent by one, dropped by the other")
 
 
 PICTURES: dict[str, Callable[[Axes], None]] = {
@@ -269,9 +257,9 @@ def fingerprint(figure: Figure, field: str) -> None:
     delta, mask = sighting.delta, sighting.mask
     left, right = figure.subplots(1, 2)
     left.hist(delta[mask].numpy(), 60, color=style.DELTA, log=True)
-    left.set(xlabel="delta", ylabel="tokens")
+    left.set(xlabel="Δ", ylabel="n")
     place = by_position(delta, mask).mean_abs.numpy()
     right.bar(np.arange(1, len(place) + 1), place, 1.0, color=style.DELTA)
-    right.set(xlabel="position in the response", ylabel="mean |delta|")
-    title = f"{field} = {entries[0].to}"  # no words: a machine may lack a font for them
+    right.set(xlabel="t", ylabel="|Δ|")
+    title = f"{field} = {entries[0].to}"  # as it is written in a stack
     figure.suptitle(title, size=9.5, x=0.02, ha="left")

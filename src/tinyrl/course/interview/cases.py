@@ -7,6 +7,7 @@ what one should have seen, and a test holds it against fresh batches.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +47,14 @@ class Traces:
 
     def __str__(self) -> str:
         rows = zip(LABELS, vars(self).values(), strict=True)
-        return "\n".join(f"{value:>10.3g}  {label}" for label, value in rows)
+        return "\n".join(f"{_shown(value):>10}  {label}" for label, value in rows)
+
+
+NO_TOKEN = Words(en="no token", zh="无此类")
+
+
+def _shown(value: float) -> str:
+    return str(NO_TOKEN) if math.isnan(value) else f"{value:.3g}"
 
 
 LABELS = (
@@ -128,11 +136,13 @@ FAULTS = {
         _engine("sampler.top_p", 0.8, 0.85, 0.9),
         lambda t: t.positive < 0.01 and t.max_abs < 0.3 and t.mean < -0.03,
         Words(
-            en="d is never positive and never below log p: the sampler divided by the "
-            "mass S that it kept, so each token has log S less in the trainer, likely or "
-            "not.",
-            zh="d 从不为正，也不会低于 log p：采样端除以了保留的概率质量 S，所以每个 token "
-            "在训练端都差 log S，与概率高低无关。",
+            en="d is never positive, and never far below 0: the sampler divided by the "
+            "mass S that it kept, at least top-p, so each token has log S less in the "
+            "trainer, likely or not. A low temperature would leave large positive d on "
+            "unlikely tokens.",
+            zh="d 从不为正，也不会比 0 低很多：采样端除以了保留的概率质量 S，S 不小于 "
+            "top-p，所以每个 token 在训练端都差 log S，与概率高低无关。若是低温，低概率 "
+            "token 上会出现很大的正 d。",
         ),
         Section("06_decoding", "The constant log S"),
     ),

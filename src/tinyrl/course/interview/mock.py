@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from itertools import cycle
 from string import ascii_lowercase
 
-from tinyrl.course.interview import asking as interview
-from tinyrl.course.interview import cases, drill, drilling, questions
-from tinyrl.course.interview.drilling import Card
-from tinyrl.course.interview.questions import GROUPS, TITLES, Question, Section
+from tinyrl.course import journal
+from tinyrl.course.interview import (
+    answers,
+    cases,
+    questions,
+    reviews,
+    sitting,
+    terminal_cards,
+)
+from tinyrl.course.interview.answers import Part
+from tinyrl.course.interview.cards import Card, cards
+from tinyrl.course.interview.questions import GROUPS, TITLES, Question
 from tinyrl.course.interview.terminal import Left, Terminal
 from tinyrl.course.words import Words, language
 
@@ -23,8 +31,9 @@ WEAK = 0.7
 """A group below this share of its points is to be gone over again."""
 
 BEGIN = Words(
-    en="{} questions in {} minutes. Speak as you would to an interviewer; q ends it.",
-    zh="{} 道题，{} 分钟。像面对面试官那样作答；输入 q 结束。",
+    en="Questions: {}. Minutes: {}. Speak as you would to an interviewer: full answers "
+    "come at the end; q ends it.",
+    zh="题数：{}，分钟：{}。像面对面试官那样作答，参考解答在最后给出；输入 q 结束。",
 )
 LEFT = Words(en="{:.0f} min left", zh="还剩 {:.0f} 分钟")
 TIME = Words(en="Time is up.", zh="时间到。")
@@ -72,14 +81,14 @@ def plan(minutes: float, generator: random.Random) -> list[Card | None]:
 
 def _deck(kind: str, generator: random.Random) -> list[Card]:
     """All cards of a kind, shuffled, every group once before any comes twice."""
-    cards = [card for card in drilling.cards() if card.kind == kind]
-    generator.shuffle(cards)
+    deck = [card for card in cards() if card.kind == kind]
+    generator.shuffle(deck)
     seen = dict.fromkeys(GROUPS, 0)
     places = {}
-    for card in cards:
+    for card in deck:
         places[card.key] = seen[card.group]
         seen[card.group] += 1
-    return sorted(cards, key=lambda card: places[card.key], reverse=True)
+    return sorted(deck, key=lambda card: places[card.key], reverse=True)
 
 
 def run(
@@ -91,6 +100,9 @@ def run(
     terminal = Terminal()
     chosen = plan(minutes, generator)
     terminal.say(str(BEGIN).format(len(chosen), f"{minutes:g}"))
+    told = journal.trouble(reviews.path())
+    if told is not None:
+        terminal.say(told, style="yellow")
     end = clock() + 60 * minutes
     asked: list[Asked] = []
     try:
@@ -100,50 +112,51 @@ def run(
                 terminal.say(TIME, style="yellow")
                 break
             terminal.rule(f"{i}/{len(chosen)} · {str(LEFT).format(left)}")
-            asked.append(_ask(card, terminal, generator))
-    except Left:
+            asked.append(_ask(card, terminal, generator, told is None))
+            if i < len(chosen):
+                terminal.pause()  # no clock starts while something is being read
+    except (Left, KeyboardInterrupt):
         pass
     if asked:
-        with suppress(Left):
+        with suppress(Left, KeyboardInterrupt):
             report(asked, terminal)
     return 0
 
 
-def _ask(card: Card | None, terminal: Terminal, generator: random.Random) -> Asked:
+def _ask(
+    card: Card | None, terminal: Terminal, generator: random.Random, tell: bool
+) -> Asked:
+    """Ask a card, or a case; `tell` where an answer cannot be kept."""
     if card is None:
         return debug(terminal, generator)
-    reached = interview.ask(card, terminal, generator, teach=False)
-    drill.keep(card, reached, terminal)
+    reached, parts = terminal_cards.ask(card, terminal, generator)
+    note = sitting.keep(card, reached)
+    if note is not None and tell:
+        terminal.say(note, style="yellow")
     if card.kind == "numeric":
-        from tinyrl.course.interview.drills import LESSON
+        from tinyrl.course.interview.numeric import LESSON
 
+        terminal.pages(parts, last=True)
         return Asked(card.group, reached, (f"{LESSON[card.name]}.ipynb",))
     question = questions.load()[card.name]
-    return Asked(card.group, reached, tuple(map(_place, question.sections)), question)
-
-
-def _place(section: Section) -> str:
-    return f"{section.notebook}.ipynb: {section.heading}"
+    places = tuple(map(answers.place, question.sections))
+    return Asked(card.group, reached, places, question)
 
 
 def debug(terminal: Terminal, generator: random.Random) -> Asked:
     """One fault to be found by its traces."""
     terminal.say(DRAWING, style="dim")
     case = cases.case(generator)
-    letters = ascii_lowercase[: len(case.options)]
     terminal.say(FIND)
     terminal.say(f"\n{case.traces}\n")
-    labels = [cases.FAULTS[name].label for name in case.options]
-    for letter, label in zip(letters, labels, strict=True):
-        terminal.say(f"  {letter}) {label}")
-    while (said := terminal.ask(interview.CHOOSE).lower().strip("()")) not in [*letters]:
-        terminal.say(str(interview.NO_LETTER).format(letters[-1]))
-    right = letters.index(said) == case.right
-    verdict = interview.RIGHT if right else interview.NO
-    terminal.say(verdict, style="green" if right else "red")
+    labels = [str(cases.FAULTS[name].label) for name in case.options]
+    right = terminal_cards.letter(terminal, labels, apart=False) == case.right
+    terminal_cards.judge(terminal, right)
     answer = cases.FAULTS[case.options[case.right]]
-    terminal.show(f"{letters[case.right]}) {answer.label}\n\n{answer.why}")
-    return Asked("VIII", float(right), (_place(answer.shown),))
+    told = f"**{ascii_lowercase[case.right]})** {answer.label}\n\n{answer.why}"
+    place = answers.place(answer.shown)
+    terminal.pages([Part("", f"{told}\n\n{str(answers.WHERE).format(place)}")], last=True)
+    return Asked("VIII", float(right), (place,))
 
 
 def report(asked: list[Asked], terminal: Terminal) -> None:
@@ -165,8 +178,10 @@ def report(asked: list[Asked], terminal: Terminal) -> None:
         terminal.say(f"  notebooks/{place}")
     if any(a.question is not None and a.missed for a in asked):
         terminal.say(f"\n{ANSWERS}", style="bold")
-    for question in [a.question for a in asked if a.question is not None and a.missed]:
-        terminal.pause()
+    missed_open = [a.question for a in asked if a.question is not None and a.missed]
+    for i, question in enumerate(missed_open, 1):
+        if i == 1:
+            terminal.pause()
         text = question.text(language())
         terminal.rule(text.question)
-        terminal.show(interview.full(text))
+        terminal.pages(answers.open_parts(question, text), last=i == len(missed_open))

@@ -1,28 +1,30 @@
-"""Asking and showing in a terminal: Markdown, a line of input, a countdown."""
+"""Asking and showing in a terminal: Markdown by the screen, a line, a countdown."""
 
 from __future__ import annotations
 
 import io
-import re
 import sys
 import threading
 import time
 import unicodedata
+from collections.abc import Iterator, Sequence
 
 try:
     import termios
 except ModuleNotFoundError:  # Windows
     termios = None  # type: ignore[assignment]
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.text import Text
 
+from tinyrl.course.interview.answers import Part
+from tinyrl.course.interview.wrapping import broken
 from tinyrl.course.printing import console
-from tinyrl.course.words import Words
+from tinyrl.course.words import Words, language, set_language
 
 SPEAK = Words(
     en="Say your answer aloud. Enter when you have said it.",
@@ -30,7 +32,15 @@ SPEAK = Words(
 )
 OVER = Words(en="time is up: press Enter", zh="时间到，请按回车")
 LEAVING = ("q", "quit", "exit")
-ON = Words(en="Enter for the next one:", zh="按回车继续：")
+SKIPPING = ("n", "next")
+ON = Words(en="Enter for the next one:", zh="按回车进入下一题：")
+MORE = Words(en="Enter: {} · n: the next one:", zh="回车：{} · n：下一题：")
+ENDING = Words(en="Enter: {} · n: the end:", zh="回车：{} · n：结束：")
+ONLY = Words(en="Enter, n or q, please.", zh="请按回车，或输入 n、q。")
+REST = Words(en="the rest of this page", zh="本页其余部分")
+FURTHER = Words(en="Enter for the rest:", zh="按回车看其余部分：")
+ROOM = 4  # lines of a screen that a page leaves to what stands above and below it
+NO_HAN = "This terminal's encoding, {}, has no Chinese: English it is. UTF-8 would have it."
 
 
 class Left(Exception):
@@ -45,13 +55,59 @@ class Terminal:
         self.live = sys.stdin.isatty() and self.console.is_terminal
         if isinstance(sys.stdin, io.TextIOWrapper):  # a paste in another encoding
             sys.stdin.reconfigure(errors="replace")
+        if language() == "zh" and not _encodes("中", self.console.encoding):
+            set_language("en")
+            self.say(NO_HAN.format(self.console.encoding), style="yellow")
 
     def say(self, text: object, style: str = "") -> None:
         self.console.print(str(text), style=style, markup=False)
 
     def show(self, markdown: str, indent: int = 2) -> None:
+        for i, page in enumerate(self._split(markdown, indent)):
+            if i and self.live:
+                self.ask(FURTHER)
+            self.console.print(Segments(page), end="")
+
+    def pages(self, parts: Sequence[Part], last: bool = False) -> None:
+        """Part after part, screen by screen where somebody sits at one; n leaves the rest.
+
+        After the `last` card there is no next one.
+        """
+        onward = ENDING if last else MORE
+        for i, part in enumerate(parts):
+            for k, page in enumerate(self._split(part.text, 2)):
+                title = str(REST) if k else part.title
+                if (i or k) and not self._choose(title, onward):
+                    return
+                if title and not k:
+                    self.say(f"\n{title}" if i else title, style="bold")
+                self.console.print(Segments(page), end="")
+        if not last:
+            self.pause()
+
+    def _split(self, markdown: str, indent: int) -> Iterator[list[Segment]]:
+        """Markdown as it is shown, in pieces that fit on the screen."""
         text = broken(markdown, self.console.width - indent - 8)
-        self.console.print(Padding(Markdown(text), (0, 2, 0, indent)))
+        padded = Padding(Markdown(text), (0, 2, 0, indent))
+        lines = self.console.render_lines(padded, pad=False, new_lines=True)
+        room = max(4, self.console.height - ROOM) if self.live else len(lines)
+        while lines:
+            cut = room
+            if len(lines) > room:  # rather between two paragraphs than inside one
+                blank = [i for i in range(room // 2, room) if _blank(lines[i])]
+                cut = blank[-1] + 1 if blank else room
+            yield [segment for line in lines[:cut] for segment in line]
+            lines = lines[cut:]
+
+    def _choose(self, title: str, onward: Words) -> bool:
+        """Whether to go on reading; a pipe always does."""
+        if not self.live:
+            return True
+        while said := self.ask(str(onward).format(title)).lower():
+            if said in SKIPPING:
+                return False
+            self.say(ONLY)
+        return True
 
     def rule(self, title: str) -> None:
         self.console.print()
@@ -71,16 +127,17 @@ class Terminal:
 
     def flush(self) -> None:
         """Forget what was typed before it was asked for: a second Enter is no answer."""
-        if self.live and termios is not None:
+        if termios is not None and sys.stdin.isatty():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
     def pause(self) -> None:
         """Let somebody at a screen read before more comes."""
-        if self.live:
-            self.ask(ON)
+        while self.live and self.ask(ON).lower() not in ("", *SKIPPING):
+            self.say(ONLY)
 
     def spoken(self, seconds: int) -> float:
         """Wait for Enter while the time runs down; the seconds that were used."""
+        self.flush()
         begun = time.monotonic()
         if not self.live or self.console.is_dumb_terminal:  # that one shows no clock
             self.ask(SPEAK)
@@ -106,37 +163,22 @@ def _read(line: str) -> str:
     return unicodedata.normalize("NFKC", line).strip()
 
 
+def _blank(line: list[Segment]) -> bool:
+    return not "".join(segment.text for segment in line).strip()
+
+
+def _encodes(sign: str, encoding: str) -> bool:
+    try:
+        sign.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def _clock(left: float) -> Text:
+    """The time that is left, or by how much it is over."""
+    seconds = int(left + 0.999) if left > 0 else int(-left)
+    shown = f"{seconds // 60}:{seconds % 60:02d}"
     if left <= 0:
-        return Text(f"  0:00  {OVER}", "bold red")
-    minutes, seconds = divmod(int(left + 0.999), 60)
-    return Text(f"  {minutes}:{seconds:02d}  {SPEAK}", "bold" if left > 20 else "yellow")
-
-
-HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
-# What may stand on a line of its own: a Han sign with the marks after it, or a word.
-PIECE = re.compile(
-    r"[“（]*[\u4e00-\u9fff][，。；：、！？”）…]*|[^\s\u4e00-\u9fff]+|\s+", re.ASCII
-)
-PREFIX = re.compile(r"(?:\s*(?:- |\d+\. |> |#+ ))?")
-
-
-def broken(markdown: str, width: int) -> str:
-    """Markdown with its Chinese lines broken by us: rich breaks only at blanks."""
-    lines = markdown.splitlines()
-    return "\n".join(_broken(x, width) if HAN.search(x) else x for x in lines)
-
-
-def _broken(line: str, width: int) -> str:
-    prefix = PREFIX.match(line)
-    assert prefix is not None
-    head = prefix[0]
-    hang = head if head.strip() == ">" else " " * len(head)
-    rows, row = [], ""
-    for piece in PIECE.findall(line[len(head) :]):
-        if row and cell_len(row + piece.rstrip()) > width:
-            rows.append(row.rstrip())
-            row = piece.lstrip()
-        else:
-            row += piece
-    return head + f"  \n{hang}".join([*rows, row])
+        return Text(f"  {'+' if seconds else ''}{shown}  {OVER}", "bold red")
+    return Text(f"  {shown}  {SPEAK}", "bold" if left > 20 else "yellow")

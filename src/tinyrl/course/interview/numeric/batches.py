@@ -6,7 +6,7 @@ import random
 
 from tinyrl.advantages import gae
 from tinyrl.collate import Collator, lay_out
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     drill,
     every,
     listed,
@@ -16,7 +16,7 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.logprobs import as_tensor, masked_mean
 from tinyrl.objectives import aggregate

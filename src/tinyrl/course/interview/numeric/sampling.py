@@ -6,8 +6,8 @@ import itertools
 import math
 import random
 
-from tinyrl.course.interview.drills.drawing import drill, listed, signed, task, three
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.drawing import drill, listed, signed, task, three
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.logprobs import as_tensor
 from tinyrl.sampling import Sampler

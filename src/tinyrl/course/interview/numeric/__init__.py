@@ -1,6 +1,6 @@
 """The numeric drills of the interview, by name."""
 
-from tinyrl.course.interview.drills import (
+from tinyrl.course.interview.numeric import (
     batches,
     corrections,
     divergences,
@@ -17,7 +17,7 @@ from tinyrl.course.interview.drills import (
     sampling,
     watching,
 )
-from tinyrl.course.interview.drills.drill import Drill, Slip, Task
+from tinyrl.course.interview.numeric.tasks import Drill, Slip, Task
 
 __all__ = ["BY_LESSON", "DRILLS", "LESSON", "Drill", "Slip", "Task"]
 

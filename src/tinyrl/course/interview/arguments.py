@@ -7,9 +7,11 @@ from typing import cast
 
 import typer
 
-from tinyrl.course.interview.drilling import KINDS, Kind
+from tinyrl.course.interview.cards import KINDS, Kind
 from tinyrl.course.interview.questions import GROUPS
-from tinyrl.course.words import Language, set_language
+from tinyrl.course.words import Words
+
+UNKNOWN = Words(en="{}: {!r} is none of {}", zh="{}：{!r} 无效，可选 {}")
 
 
 def groups(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -25,15 +27,6 @@ def kinds(names: Sequence[str] | None) -> tuple[Kind, ...]:
 
 def _known(option: str, names: list[str], all_names: tuple[str, ...]) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in all_names]:
-        known = ", ".join(all_names)
-        raise typer.BadParameter(f"{option}: {unknown[0]!r} is none of {known}")
+        told = str(UNKNOWN).format(option, unknown[0], ", ".join(all_names))
+        raise typer.BadParameter(told)
     return tuple(name for name in all_names if name in names) if names else all_names
-
-
-def speak(lang: str | None) -> None:
-    """Use the language that was asked for, for the rest of the process."""
-    if lang is None:
-        return
-    if lang not in ("en", "zh"):
-        raise typer.BadParameter(f"--lang: {lang!r} is neither en nor zh")
-    set_language(cast("Language", lang))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     D,
     drill,
     listed,
@@ -14,8 +14,8 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
-from tinyrl.course.interview.drills.formats import rounded
+from tinyrl.course.interview.numeric.formats import rounded
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.formats import spacing
 from tinyrl.logprobs import as_tensor, token_logp

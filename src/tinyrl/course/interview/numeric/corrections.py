@@ -6,7 +6,7 @@ import math
 import random
 
 from tinyrl.correction import Correction
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     drill,
     engines,
     every,
@@ -17,7 +17,7 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.logprobs import as_tensor, masked_mean
 from tinyrl.metrics import ess

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tinyrl.course.interview.drills.drawing import drill, task, three, uniform
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.drawing import drill, task, three, uniform
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.exposure import expected_errors, hazard
 from tinyrl.logprobs import as_tensor

@@ -6,7 +6,7 @@ import math
 import random
 from itertools import count
 
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     D,
     added,
     drill,
@@ -18,7 +18,7 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.metrics import compare, token_delta
 from tinyrl.monitoring import apart, monitor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tinyrl.alarms import ALARMS, judge
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     drill,
     listed,
     power,
@@ -15,7 +15,7 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.logprobs import as_tensor
 from tinyrl.monitoring import monitor, series

@@ -15,12 +15,12 @@ from typing import Any
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from tinyrl.course.html import html
-from tinyrl.course.interview import asking as interview
-from tinyrl.course.interview import drilling, questions, reviews
-from tinyrl.course.interview.drill import KIND, begin, summary
-from tinyrl.course.interview.drilling import KINDS, Card, Kind
-from tinyrl.course.interview.questions import GROUPS, TITLES, Question, Text
-from tinyrl.course.interview.reviews import Review
+from tinyrl.course.interview import answers, number_entry, questions
+from tinyrl.course.interview.answers import Part
+from tinyrl.course.interview.cards import KINDS, Card, Kind, Options, cards, options, share
+from tinyrl.course.interview.questions import GROUPS, Question, Text
+from tinyrl.course.interview.sitting import Sitting
+from tinyrl.course.interview.terminal_cards import SPEAKING, worth
 from tinyrl.course.panels.mismatch import rooted, show_with_static
 from tinyrl.course.style import BAD, GOOD
 from tinyrl.course.words import Words, language
@@ -37,13 +37,15 @@ ALOUD = Words(
 SAID = Words(en="Which of these did you say?", zh="你说到了哪几点？")
 NARROW = {"width": "40px", "flex": "0 0 40px"}
 PLACE = Words(en="three digits: 0.25, 1/4, 2^-7 ...", zh="三位有效数字：0.25、1/4、2^-7 等")
-NUMBER = Words(en="You said {}.", zh="你答的是 {}。")
+OVER = Words(en="Time is up: come to an end.", zh="时间到，请收尾。")
 BAR = """<style>
 @keyframes tinyrl-clock {{ from {{ width: 100% }} to {{ width: 0 }} }}
+@keyframes tinyrl-over {{ to {{ visibility: visible }} }}
 </style>
 <div style="background:rgba(128,128,128,.2);border-radius:3px;max-width:420px">
 <div style="height:6px;border-radius:3px;background:#0072B2;
-animation:tinyrl-clock {seconds}s linear forwards"></div></div>"""
+animation:tinyrl-clock {seconds}s linear forwards"></div></div>
+<b style="visibility:hidden;animation:tinyrl-over 0s {seconds}s forwards">{over}</b>"""
 
 
 class DrillPanel:
@@ -63,30 +65,27 @@ class DrillPanel:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"count must be a whole number above 0, not {count!r}")
         self.generator = generator or random.Random()
-        self.all = drilling.cards(groups, kinds)
-        self.cards, self.begun = begin(self.all, count, ahead, "ahead=True")
-        self.reached: list[float] = []
+        self.sitting = Sitting(cards(groups, kinds), count, ahead, "ahead=True")
+        self.note = widgets.HTML(html(self.sitting.begun))
         self.head, self.body = widgets.HTML(), widgets.VBox()
-        self.widget = rooted([widgets.VBox([self.head, self.body])], "tinyrl-drill")
-        if self.cards:
+        rows = widgets.VBox([self.note, self.head, self.body])
+        self.widget = rooted([rows], "tinyrl-drill")
+        if self.sitting.waiting:
             self._ask()
-        else:
-            self.head.value = html(self.begun)
 
     def show(self) -> None:
         """Display the panel; a reader without a kernel sees how many cards there are."""
-        print(self.begun)
+        print(self.sitting.begun)
         show_with_static(self.widget, b"", "", "")
 
     @property
     def card(self) -> Card:
         """The card that is asked now."""
-        return self.cards[len(self.reached)]
+        return self.sitting.waiting[0]
 
     def _ask(self) -> None:
-        card, n = self.card, len(self.reached) + 1
-        title = f"{card.group}, {TITLES[card.group]}"
-        self.head.value = html(f"**{n}/{len(self.cards)}** · {title} · {KIND[card.kind]}")
+        card = self.card
+        self.head.value = html(f"**{self.sitting.title}**")
         if card.kind == "numeric":
             self._ask_number(card)
             return
@@ -101,27 +100,26 @@ class DrillPanel:
         self.body.children = children
 
     def _ask_number(self, card: Card) -> None:
-        from tinyrl.course.interview.drills import DRILLS, LESSON
+        from tinyrl.course.interview.numeric import DRILLS, LESSON
 
         task = DRILLS[card.name].draw(self.generator)
         asked, note = widgets.HTML(html(str(task.question))), widgets.HTML()
         field = widgets.Text(placeholder=str(PLACE))
-        asked_before = len(self.reached)
+        asked_before = self.sitting.answered
 
         def answered(_: Any) -> None:
-            if len(self.reached) > asked_before:  # a click after Enter
+            if self.sitting.answered > asked_before:  # a click after Enter
                 return
             try:
-                said = drilling.number(field.value)
+                said = number_entry.number(field.value)
             except ValueError as error:
                 note.value = html(str(error))
                 return
-            right, slip = task.right(said), task.slip(said)
-            why = f"{slip.why}\n\n" if slip else ""
-            number = str(NUMBER).format(f"`{said:.6g}`")
-            place = f"{interview.WHERE}: {LESSON[card.name]}"
-            shown = _verdict(right) + html(f"{number}\n\n{why}{task.worked}\n\n{place}")
-            self._judged(float(right), asked, widgets.HTML(shown))
+            right, parts = (
+                task.right(said),
+                answers.number_parts(task, said, LESSON[card.name]),
+            )
+            self._judged(float(right), asked, _verdict(right), _read(parts))
 
         button = _button(CHECK, answered)
 
@@ -133,25 +131,23 @@ class DrillPanel:
         self._show(asked, widgets.HBox([field, button]), note)
 
     def _ask_choice(self, question: Question, text: Text) -> None:
-        options = drilling.options(text, self.generator)
+        drawn = options(text, self.generator)
         asked = widgets.HTML(html(f"**{text.question}**"))
         rows = []
-        for i, says in enumerate(options.says):
+        for i, says in enumerate(drawn.says):
             chosen = widgets.Button(description=ascii_lowercase[i], layout=NARROW)
-            chosen.on_click(lambda _, i=i: self._chosen(i, options, asked, question, text))
+            chosen.on_click(lambda _, i=i: self._chosen(i, drawn, asked, question))
             rows.append(_row(chosen, says))
         self._show(asked, *rows)
 
-    def _chosen(
-        self, i: int, options: drilling.Options, asked: Any, question: Question, text: Text
-    ) -> None:
-        right = i == options.right
-        told = html(interview.reasons(options, i)) + _places(question)
-        self._judged(float(right), asked, widgets.HTML(_verdict(right) + told))
+    def _chosen(self, i: int, drawn: Options, asked: Any, question: Question) -> None:
+        right = i == drawn.right
+        parts = answers.choice_parts(question, drawn, i)
+        self._judged(float(right), asked, _verdict(right), _read(parts))
 
     def _ask_open(self, question: Question, text: Text) -> None:
         asked = widgets.HTML(html(f"**{text.question}**"))
-        bar = widgets.HTML(html(str(ALOUD)) + BAR.format(seconds=interview.SPEAKING))
+        bar = widgets.HTML(html(str(ALOUD)) + _bar())
         begun = [time.monotonic()]
 
         def started(_: Any) -> None:
@@ -168,10 +164,10 @@ class DrillPanel:
 
             def rated(_: Any) -> None:
                 said = {i for i, tick in enumerate(ticks) if tick.value}
-                reached = drilling.share(text, said)
-                worth = str(interview.WORTH).format(reached, seconds)
-                told = html(f"{worth}\n\n{interview.full(text)}") + _places(question)
-                self._judged(reached, asked, widgets.HTML(told))
+                reached = share(text, said)
+                told = widgets.HTML(html(worth(reached, seconds)))
+                parts = answers.open_parts(question, text)
+                self._judged(reached, asked, told, _read(parts))
 
             self._show(asked, widgets.HTML(html(str(SAID))), *rows, _button(RATE, rated))
 
@@ -179,16 +175,14 @@ class DrillPanel:
 
     def _judged(self, reached: float, *shown: Any) -> None:
         """Keep the answer, show what is to be said of it, and the way on."""
-        known = drilling.rating(reached, self.card.kind)
-        review = Review(self.card.key, known, time.time())
-        note = reviews.remember(review)
-        self.reached.append(reached)
-        told = [widgets.HTML(html(str(note)))] if note else []
-        if len(self.reached) == len(self.cards):
-            done = html(f"**{summary(self.reached, self.all)}**")
-            self._show(*shown, *told, widgets.HTML(done))
+        self.sitting.keep(reached)
+        trouble = self.sitting.trouble
+        self.note.value = "" if trouble is None else html(str(trouble))
+        if self.sitting.waiting:
+            self._show(*shown, _button(NEXT, lambda _: self._ask()))
         else:
-            self._show(*shown, *told, _button(NEXT, lambda _: self._ask()))
+            done = html("**" + self.sitting.summary.replace("\n", "**\n\n**") + "**")
+            self._show(*shown, widgets.HTML(done))
 
 
 def _button(label: Words, act: Any) -> Any:
@@ -206,13 +200,17 @@ def _row(control: Any, text: str) -> Any:
     return row
 
 
-def _verdict(right: bool) -> str:
-    colour, word = (GOOD, interview.RIGHT) if right else (BAD, interview.NO)
-    return f'<b style="color:{colour}">{word}</b>'
+def _bar() -> str:
+    return BAR.format(seconds=SPEAKING, over=OVER)
 
 
-def _places(question: Question) -> str:
-    return html(f"{interview.WHERE}: {interview.places(question)}")
+def _verdict(right: bool) -> Any:
+    colour, word = (GOOD, answers.RIGHT) if right else (BAD, answers.NO)
+    return widgets.HTML(f'<b style="color:{colour}">{word}</b>')
+
+
+def _read(parts: list[Part]) -> Any:
+    return widgets.HTML(html(answers.markdown(parts)))
 
 
 def drill(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tinyrl.course.interview.drills.drill import Drill, Slip, Task
+from tinyrl.course.interview.numeric.tasks import Drill, Slip, Task
 from tinyrl.course.words import Words
 from tinyrl.logprobs import as_mask, as_tensor
 

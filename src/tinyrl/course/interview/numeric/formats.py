@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     drill,
     listed,
     signed,
@@ -13,7 +13,7 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.formats import (
     FORMATS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import random
 
-from tinyrl.course.interview.drills.drawing import drill, power, task, three, uniform
-from tinyrl.course.interview.drills.drill import Task
-from tinyrl.course.interview.drills.formats import rounded
+from tinyrl.course.interview.numeric.drawing import drill, power, task, three, uniform
+from tinyrl.course.interview.numeric.formats import rounded
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.formats import FORMATS, Format, spacing
 from tinyrl.logprobs import as_tensor

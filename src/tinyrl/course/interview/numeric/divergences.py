@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from tinyrl.course.interview.drills.drawing import (
+from tinyrl.course.interview.numeric.drawing import (
     D,
     drill,
     engines,
@@ -16,7 +16,7 @@ from tinyrl.course.interview.drills.drawing import (
     three,
     uniform,
 )
-from tinyrl.course.interview.drills.drill import Task
+from tinyrl.course.interview.numeric.tasks import Task
 from tinyrl.course.words import Words
 from tinyrl.metrics import compare
 from tinyrl.monitoring import monitor

@@ -1,0 +1,35 @@
+"""Chinese lines broken where Chinese may be broken: rich breaks only at blanks."""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+
+HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
+# What may stand on a line of its own: a Han sign with the marks after it, or a word.
+PIECE = re.compile(
+    r"[“（]*[\u4e00-\u9fff][，。；：、！？”）…]*|[^\s\u4e00-\u9fff]+|\s+", re.ASCII
+)
+PREFIX = re.compile(r"(?:\s*(?:- |\d+\. |> |#+ ))?")
+
+
+def broken(markdown: str, width: int) -> str:
+    """Markdown whose Chinese lines are at most `width` cells wide."""
+    lines = markdown.splitlines()
+    return "\n".join(_broken(x, width) if HAN.search(x) else x for x in lines)
+
+
+def _broken(line: str, width: int) -> str:
+    prefix = PREFIX.match(line)
+    assert prefix is not None
+    head = prefix[0]
+    hang = head if head.strip() == ">" else " " * len(head)
+    rows, row = [], ""
+    for piece in PIECE.findall(line[len(head) :]):
+        if row and cell_len(row + piece.rstrip()) > width:
+            rows.append(row.rstrip())
+            row = piece.lstrip()
+        else:
+            row += piece
+    return head + f"  \n{hang}".join([*rows, row])
