@@ -16,7 +16,7 @@
 # One policy samples a token, another is trained on it. In this lab you write
 # the eleven small functions that say how far apart the two are: what a logprob
 # is, their difference, what it becomes over a response, and what it does to
-# PPO's ratio. 75 minutes, 31 points, eleven exercises of 2 to 15 lines
+# PPO's ratio. 81 minutes, 31 points, eleven exercises of 2 to 15 lines
 # and one open question.
 #
 # **How it works.** Write your code over `raise NotImplementedError()`, run the
@@ -31,6 +31,8 @@
 # | `solution("ratio")` | one right answer, once you have had a try checked |
 # | `progress()` | how far you have come; kept on this computer only |
 #
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** `[B, T]`: B responses, T columns of response tokens, padded on

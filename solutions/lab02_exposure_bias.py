@@ -25,6 +25,8 @@
 # and names the mistake. A second locked cell runs it on inputs you do not see.
 # `hint("hazard")` gives the next of three hints, `solution("hazard")` one
 # right answer once you have had a try checked, `progress()` how far you are.
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** Answers are `[B, T]`: B rows, T places, padded on the right.

@@ -16,7 +16,7 @@
 # A format is a finite set of numbers, and most of what two engines disagree on
 # is which of them they keep. In this lab you write the ten small functions that
 # say what a format holds, how it rounds, where it ends, and what that does to a
-# softmax, to gradients and to weights. 80 minutes, 30 points, ten exercises of
+# softmax, to gradients and to weights. 82 minutes, 30 points, ten exercises of
 # 2 to 12 lines and one open question.
 #
 # **How it works.** Write your code over `raise NotImplementedError()`, run the
@@ -31,6 +31,8 @@
 # | `solution("spacing")` | one right answer, once you have had a try checked |
 # | `progress()` | how far you have come; kept on this computer only |
 #
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The formats.** Sign, `exponent_bits` E and `mantissa_bits` M, in this order,

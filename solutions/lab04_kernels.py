@@ -31,11 +31,14 @@
 # | `solution("same_bits")` | one right answer, after a try |
 # | `progress()` | how far you have come; kept on this computer only |
 #
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **Rounding is exact.** Where an exercise says "rounded to BF16", each number
 # of your result has to be that BF16 number. Where it doesn't, float32's last
-# digits are forgiven. Do not write into your arguments.
+# digits are forgiven. Return tensors, not lists, and do not write into your
+# arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import math
@@ -62,6 +65,8 @@ by_hand_sums = torch.tensor([256.0, 1.0, 1.0])
 # block of scores $s$ and values $v$ arrives; return all three as they are
 # afterwards. In the end attention is $y / \ell$ (arXiv 2307.08691, algorithm
 # 1). Before the first block $m$ is `-1e30`, and $\ell$ and $y$ are 0.
+# Scores can be in the thousands, where float32 has few digits left: keep $\ell$
+# relative to $m$ throughout.
 #
 # 10 minutes, 3 points.
 

@@ -25,13 +25,16 @@
 # and names the mistake. A second locked cell runs it on inputs you do not see.
 # `hint("top_p_kept")` gives the next of three hints, `solution("top_p_kept")`
 # one right answer once you have had a try checked, `progress()` how far you are.
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** N tokens, or B responses of T columns, padded on the right; a
 # vocabulary of V. Logits are `[N, V]` or `[B, T, V]`, `kept` has their shape and
 # is true for what a sampler left. `mask [B, T]` is true on real tokens, and every
 # row has some. **Padding holds garbage**: NaN, or sets that mean nothing. Logits
-# can be large. Do not write into your arguments.
+# can be large, up to 100,000 in size: -10,000 is one of them and no infinity.
+# Do not write into your arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
@@ -284,7 +287,7 @@ _check("kept_log_mass", kept_log_mass, seed=5362)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Replay the sampling mask · 重放采样掩码
+# ## 7. Replay the sampling mask · 回放采样掩码
 #
 # The remedy (DeepSeek-V3.2, arXiv 2512.02556 §3.1): the engine hands over the
 # set that it kept for each token, and the trainer normalises its **own**

@@ -26,6 +26,8 @@
 # and names the mistake. A second locked cell runs it on inputs you do not see.
 # `hint("flip_rate")` gives the next of three hints, `solution("flip_rate")` one
 # right answer once you have had a try checked, `progress()` how far you are.
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** N tokens, or B responses of T columns, padded on the right;
@@ -33,8 +35,9 @@
 # logits are `[N, E]` or `[B, T, E]`, chosen experts `[B, T, k]`, whole numbers
 # from 0 to E - 1 in any order, each once. `mask [B, T]` is true on real tokens,
 # and every row has some. **Padding holds garbage**: NaN, or experts that do not
-# exist. Logits of a token never tie unless an exercise says so, but they can be
-# large, and nearly tie. Do not write into your arguments.
+# exist. Logits of a token never tie unless an exercise says so, but they can
+# nearly tie, and be up to 100,000 in size: -10,000 is no infinity. Do not write
+# into your arguments.
 
 # %% nbgrader={"grade": false, "grade_id": "setup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
@@ -183,7 +186,7 @@ _check("flip_rate", flip_rate, seed=5225)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The mismatch given a flip · 以翻转为条件的失配
+# ## 4. The mismatch given a flip · 以翻转为条件的不一致
 #
 # Is a mismatch rounding, or is it flips? Split the size of a token's delta,
 # $|\Delta_t| = |\log \pi_{\text{train}} - \log \pi_{\text{rollout}}|$, by
@@ -283,7 +286,7 @@ _check("load_drift", load_drift, seed=5331)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Replay the rollout's experts (R3) · 重放采样侧的专家（R3）
+# ## 6. Replay the rollout's experts (R3) · 回放采样端的专家（R3）
 #
 # Rollout routing replay (arXiv 2510.11370): the trainer asks the experts that
 # the **rollout** chose, the set $S^{\text{rollout}}$, and weighs them by its

@@ -24,6 +24,8 @@
 # and names the mistake. A second locked cell runs it on inputs you do not see.
 # `hint("ppo_loss")` gives the next of three hints, `solution("ppo_loss")` one
 # right answer once you have had a try checked, `progress()` how far you are.
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** B responses of T columns, padded on the right: `logp [B, T]`,

@@ -25,6 +25,8 @@
 # and names the mistake. A second locked cell runs it on inputs you do not see.
 # `hint("weight_ess")` gives the next of three hints, `solution("weight_ess")`
 # one right answer once you have had a try checked, `progress()` how far you are.
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** B responses of T columns, padded on the right; `mask [B, T]`
@@ -339,7 +341,7 @@ _check("exact_bias", exact_bias, seed=9362)
 #
 # The weight stands outside the clip and gets no gradient; only `logp_new` does.
 # A is one number a response; the mean is over the real tokens of the batch,
-# which has some.
+# which has some. A loss that overflows is to be seen: drop none but by the mask.
 #
 # 11 minutes, 4 points.
 

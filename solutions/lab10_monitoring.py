@@ -26,6 +26,8 @@
 # and names the mistake. A second locked cell runs it on inputs you do not see.
 # `hint("two_causes")` gives the next of three hints, `solution("two_causes")`
 # one right answer once you have had a try checked, `progress()` how far you are.
+# If a test says `NameError`, run the cell above it first. After a `SyntaxError`
+# it still judges your last version that ran.
 # `set_language("zh")` 之后，检查结果和提示都用中文显示。
 #
 # **The arrays.** B responses of T columns, padded on the right. `logp_* [B, T]`
@@ -95,7 +97,7 @@ _check("delta_quantile", delta_quantile, seed=6103)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Mismatch and staleness apart · 把失配与滞后分开
+# ## 2. Mismatch and staleness apart · 把不一致与滞后分开
 #
 # A dashboard that compares the newest policy with the rollout sees two things
 # at once: two engines, and the updates since. With $p_{old}$, the trainer's
@@ -381,8 +383,8 @@ _check("bootstrap_interval", bootstrap_interval, seed=6457)
 # ## 8. An alarm over steps · 跨步的警报
 #
 # One step above a bound is often chance, and a value that sways about it rings
-# on and off. So: the alarm goes **on** at the step at which `patience` values in
-# a row lie above `high`; it goes **off** at the first value below `low`, and
+# on and off. So: the alarm turns **on** at the step at which `patience` values in
+# a row lie above `high`; it turns **off** at the first value below `low`, and
 # stays as it is otherwise. **NaN is worse than any number**: it counts as above
 # `high`, never as below `low`. `low` is not above `high`. Return its state at
 # each step, known at that step.

@@ -9,6 +9,7 @@ import attacks_borders
 import attacks_corrections
 import attacks_objectives
 import attacks_sizes
+import attacks_tolerance
 
 HELPERS = """
 def bf(t): return t.to(torch.bfloat16).to(t.dtype)
@@ -69,7 +70,7 @@ def lost(logits, kept, mask):
 """
 HELPERS += attacks_objectives.HELPERS + attacks_corrections.HELPERS + attacks_sizes.HELPERS
 MORE = attacks_borders.ATTACKS | attacks_objectives.ATTACKS | attacks_corrections.ATTACKS
-MORE |= attacks_sizes.ATTACKS
+MORE |= attacks_sizes.ATTACKS | attacks_tolerance.ATTACKS
 ATTACKS: dict[str, tuple[str, str]] = MORE | {
     # Right for the formats that were asked.
     "lowest exponent of E = 4": ("spacing", "return gaps(x, -6, mantissa_bits)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -41,13 +42,15 @@ def test_other_types_of_the_same_use_are_right(name: str, answer: Answer) -> Non
 @pytest.mark.parametrize(
     ("name", "answer", "said"),
     [
-        ("position_ids", lambda a: PLACES(a).half(), "`positions` are right, their type"),
-        ("position_ids", lambda a: PLACES(a).numpy() * 1.0, "`positions` are right, their"),
+        ("position_ids", lambda a: PLACES(a).half(), "`position_ids` are right, their"),
+        ("position_ids", lambda a: PLACES(a).numpy() * 1.0, "`position_ids` are right"),
         ("shift_targets", lambda *args: [BOTH(*args)[0], BOTH(*args)[1].float()],
          "`targets` are right, their type is not"),
-        ("first_difference", lambda a, b: float(FIRST(a, b)), "`place` are right, their"),
-        ("end_mask", lambda *args: ENDS(*args).float(), "`mask` has to be boolean"),
-        ("end_mask", lambda *args: ENDS(*args).long().numpy(), "`mask` has to be boolean"),
+        ("first_difference", lambda a, b: float(FIRST(a, b)),
+         "`first_difference` are right, their"),
+        ("end_mask", lambda *args: ENDS(*args).float(), "`end_mask` has to be boolean"),
+        ("end_mask", lambda *args: ENDS(*args).long().numpy(),
+         "`end_mask` has to be boolean"),
         ("reward_in_step", lambda *args: (STEP(*args)[0], STEP(*args)[1].float()),
          "`mask` has to be boolean"),
     ],
@@ -72,7 +75,7 @@ def test_a_number_where_training_needs_a_tensor() -> None:
         named = walk(Known(find("kept_loss"), 0), answer, own=True)
         assert (named.mistake, named.stage) == ("plain_zero", "gradient")
         said = walk(Known(unnamed, 0), answer, own=True).text.en
-        assert "`loss` is a plain number here" in said
+        assert "`kept_loss` is a plain number here" in said
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -95,3 +98,21 @@ def test_booleans_and_ids_are_shown_as_such(large: bool) -> None:
     assert told(7.5, 12, whole=("x",)) == ["7.5", "12"]
     assert told(np.nan, 12, whole=("x",)) == ["nan", "12"]
     assert told(0, 1) == (["0", "1"] if large else ["0.", "1."])
+
+
+def test_a_number_just_below_a_whole_one_is_not_shown_as_it() -> None:
+    just_below_8 = torch.tensor([8.0, 1.5, math.inf]).nextafter(torch.zeros(3))
+    assert complaints.shown(just_below_8[:1]) == "[7.9999995]"
+    assert complaints.shown(torch.tensor([1 / 3, 8.0, math.inf])) == (
+        "[0.333333, 8.      ,      inf]"
+    )
+
+
+def test_a_single_value_is_called_by_its_function() -> None:
+    wrong: Answer = lambda *_: 0  # noqa: E731
+    for name in ("longest_response", "largest_scale"):
+        said = str(walk(Known(find(name), 0), wrong, own=True).text.en)
+        assert said.startswith(f"`{name}` is wrong: "), said
+    two: Answer = lambda *_: (0.0, 0.0)  # noqa: E731
+    said = walk(Known(find("length_growth"), 0), two, own=True).text.en
+    assert said.startswith("`sequence_mean` is wrong: ")

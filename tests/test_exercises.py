@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lab_sources import each, solution
+from tinyrl.course.checking.observing import truth
 from tinyrl.course.exercise import STAGES, Exercise
 from tinyrl.course.exercises import LABS, find, lab_of
 
@@ -143,6 +144,17 @@ def test_masks_and_ids_that_are_returned_have_to_be_such(exercise: Exercise) -> 
     promised = solution(exercise.name).split('"""')[1].split("->")[-1]
     assert ("boolean" in promised) == bool(exercise.boolean)
     assert ("whole number" in promised) == bool(exercise.whole)
+
+
+@each
+def test_no_other_id_or_place_is_forgiven(exercise: Exercise) -> None:
+    """A number at a jump moves far with its argument, and forgives as much."""
+    for seed in range(3):
+        for case in exercise.inputs(seed):
+            right = truth(exercise, case)
+            for name, slack in zip(exercise.returns, right.tolerances, strict=True):
+                if name in exercise.boolean + exercise.whole:
+                    assert (slack < 0.5).all(), (name, case.what.en)
 
 
 # Truth from elsewhere: plain Python on lists of numbers, enumeration, autograd, counting.

@@ -206,7 +206,7 @@ def test_a_tail_of_1e_9_leaves_nothing_of_1_minus_s_in_any_order(seed: int) -> N
 
 @seeds
 def test_both_kinds_of_padding_and_ties_are_examined(seed: int) -> None:
-    at, above, near = (
+    at, above, far, near = (
         c.args for c in find("top_k_kept").inputs(seed) if c.stage == "numbers"
     )
     for tied, more, different in ((at, True, 7), (above, False, 8), (near, False, 9)):
@@ -215,6 +215,8 @@ def test_both_kinds_of_padding_and_ties_are_examined(seed: int) -> None:
         assert isinstance(k, int)
         assert ((find("top_k_kept").reference(logits, k).sum(-1) > k) == more).all()
         assert [len(row.unique()) for row in logits] == [different] * len(logits)
+    p = torch.as_tensor(far[0]).softmax(-1).sort(-1, descending=True).values
+    assert (p[:, 4] == 0).all(), "of the five largest, too"
     gaps = torch.as_tensor(near[0]).sort(-1).values.diff()
     assert ((gaps < 1e-5).sum(-1) == 3).all()
     for name in ("replayed_logp", "unreachable_mass"):

@@ -85,6 +85,10 @@ class Exercise:
         """The names of the function's parameters, in order."""
         return tuple(inspect.signature(self.reference).parameters)
 
+    def called(self, name: str) -> str:
+        """What a learner knows a returned value by: a single one, by its function."""
+        return name if len(self.returns) > 1 else self.name
+
     def inputs(self, seed: int) -> list[Case]:
         """The cases of a seed, in the order in which an answer is walked through them."""
         cases = self.cases(torch.Generator().manual_seed(seed))

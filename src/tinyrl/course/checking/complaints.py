@@ -302,12 +302,19 @@ def _typed(exercise: Exercise, name: str, x: Array) -> NDArray[Any]:
 
 
 def shown(value: Argument | NDArray[Any]) -> str:
-    """Numbers as a person writes them; large arrays by their shape."""
+    """Numbers as a person writes them; large arrays by their shape.
+
+    Where six digits make a whole number of another, float32 is written in full.
+    """
     if isinstance(value, torch.Tensor):
         value = value.detach().numpy()
     array = np.asarray(value)
     if array.size > SMALL:
         return f"{list(array.shape)}"
     if array.dtype.kind == "f":
+        exact = array[np.isfinite(array)]
+        off = np.abs(exact - np.round(exact)) / np.maximum(np.abs(exact), 1)
+        if array.dtype == np.float32 and ((off > 0) & (off < 5e-7)).any():
+            return np.array2string(array, precision=9, separator=", ")
         return np.array2string(array.astype(np.float64), precision=6, separator=", ")
     return np.array2string(array, separator=", ")

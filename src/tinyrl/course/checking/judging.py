@@ -219,11 +219,11 @@ def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Faul
     )
     for name, mine, before, theirs, tolerance in numbers:
         if mine.shape != theirs.shape:
-            said = complaints.shape(name, mine.shape, theirs.shape)
+            said = complaints.shape(exercise.called(name), mine.shape, theirs.shape)
             rows = partial(complaints.inputs, exercise, case)
             return Fault("shape", said, said, rows)
         if not within(mine, theirs, tolerance) and not within(before, theirs, tolerance):
-            said = complaints.value(name, case, wrote)
+            said = complaints.value(exercise.called(name), case, wrote)
             shown = exercise, case, name, mine, theirs, tolerance
             rows = partial(complaints.compared, *shown)
             return Fault("value", said, said, rows)
@@ -254,7 +254,7 @@ def _gradient_fault(exercise: Exercise, seen: Seen, right: Truth) -> Words | Non
                 return complaints.no_gradient(name)
             for part, value in parts(exercise, seen.attempt.value):
                 if type(value) is not Tensor:
-                    return complaints.plain_number(part)
+                    return complaints.plain_number(exercise.called(part))
         elif not isfinite(mine).all():
             return complaints.nan_gradient(name)
         elif not within(mine, theirs, slack):

@@ -120,9 +120,9 @@ def read(exercise: Exercise, value: object) -> tuple[tuple[Array, ...], Words | 
         try:
             found.append(array(part))
         except _UNREADABLE:
-            return (), complaints.not_numbers(name, part)
+            return (), complaints.not_numbers(exercise.called(name), part)
         if name in exercise.boolean and not _boolean(part):
-            return (), complaints.not_boolean(name)
+            return (), complaints.not_boolean(exercise.called(name))
     return tuple(found), None
 
 
@@ -135,7 +135,7 @@ def parts(exercise: Exercise, value: Any) -> Iterator[tuple[str, object]]:
 def _unfit(exercise: Exercise, value: object) -> Words | None:
     for name, part in parts(exercise, value):
         if name in exercise.whole and not _whole(part):
-            return complaints.not_whole(name)
+            return complaints.not_whole(exercise.called(name))
     return None
 
 

@@ -117,6 +117,15 @@ MISTAKES: Mistakes = {
             " 1 - eps 的会。",
         ),
     ),
+    "at_the_border": (
+        _of(lambda r, a, eps: (a > 0) & (r >= 1 + eps) | (a < 0) & (r <= 1 - eps)),
+        Words(
+            en="A ratio on the border counts as clipped. There the two terms are equal, "
+            "and the clipped one is not the smaller: `>`, and `<`.",
+            zh="恰在边界上的比值也被算作裁剪了。那里两项相等，裁剪项并不更小：应当用 `>` 和"
+            " `<`。",
+        ),
+    ),
     "upper_only": (
         _of(lambda r, a, eps: (a > 0) & (r > 1 + eps)),
         Words(
@@ -204,7 +213,7 @@ BY_HAND = Words(
 )
 ANCHORED = Words(
     en="the right anchor before the first update: nothing is clipped",
-    zh="第一次更新前用正确的锚点：没有任何 token 被裁剪",
+    zh="第一次更新前用正确的锚：没有任何 token 被裁剪",
 )
 WIDER = Words(en="another clip range", zh="另一个裁剪范围")
 ZERO = Words(
@@ -254,7 +263,7 @@ def cases(generator: Generator) -> list[Case]:
     zero[2][0] = 0.0
     return [
         Case("example", BY_HAND, (old + delta, old, signs, mask, 0.2)),
-        Case("property", ANCHORED, (same, same, advantages, same_mask, 0.2)),
+        Case("property", ANCHORED, (same, same, advantages, same_mask, 0.0)),
         Case("property", ZERO, zero),
         Case("inputs", batch.RANDOM, _draw(generator, 0.2, "finite")),
         Case("inputs", WIDER, _draw(generator, 0.3, "finite", rows=6)),
@@ -294,4 +303,5 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=8,
+    exact=True,
 )

@@ -124,8 +124,8 @@ MISTAKES: Mistakes = {
             en="Your drift is anchored at the rollout engine, so it is the merged ratio "
             "again. Anchor it at the trainer's own old logprobs: then it is 1 before the "
             "first step.",
-            zh="你的 drift 以 rollout 引擎为锚点，得到的还是合并的比值。应以训练端自己的旧"
-            " logprob 为锚点：这样第一步之前它恰好是 1。",
+            zh="你的 drift 以 rollout 引擎为锚，得到的还是合并的比值。应以训练端自己的旧"
+            " logprob 为锚：这样第一步之前它恰好是 1。",
         ),
     ),
     "mismatch_from_new": (

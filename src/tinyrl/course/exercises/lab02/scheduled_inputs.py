@@ -239,5 +239,6 @@ EXERCISE = Exercise(
     ),
     points=(1, 2),
     minutes=8,
+    exact=True,
     whole=("read",),
 )

@@ -70,6 +70,17 @@ def _min_to_max(w: Tensor, bits: int) -> Tensor:
     return ((w - low) / scale).round() * scale + low
 
 
+def _steps(w: Tensor, scale: Tensor) -> Tensor:
+    scale = torch.where(scale == 0, 1.0, scale)
+    return (w / scale).round() * scale
+
+
+def _one_code_more(w: Tensor, bits: int) -> Tensor:
+    n = 2 ** (bits - 1)
+    scale: Tensor = (w.abs().amax(-1, keepdim=True) / n).clamp(min=1e-30)
+    return (w / scale).round().clamp(-n, n - 1) * scale
+
+
 MISTAKES: Mistakes = {
     "one_scale_for_all": (
         _with(lambda w, levels: w.abs().max() / levels),
@@ -172,6 +183,24 @@ MISTAKES: Mistakes = {
             en="A row of zeros becomes NaN: its scale is 0. Give the scale a smallest "
             "value.",
             zh="全零的行变成了 NaN：它的 scale 是 0。给 scale 设一个下限。",
+        ),
+    ),
+    "signed_maximum": (
+        lambda w, bits: _steps(w, w.amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)),
+        Words(
+            en="Your scale is the largest weight, not the largest |weight|: where a "
+            "negative one is larger in size its code is out of range.",
+            zh="你用最大的权重定 scale，而不是最大的 |权重|：绝对值更大的负权重，编码会超出"
+            "范围。",
+        ),
+    ),
+    "one_code_more": (
+        _one_code_more,
+        Words(
+            en="You use the code -2^(b-1) as well, with a scale for 2^(b-1) steps. Here "
+            "codes are symmetric: 2^(b-1) - 1 steps on either side.",
+            zh="你多用了编码 -2^(b-1)，scale 也按 2^(b-1) 级来算。这里编码是对称的：两边各 "
+            "2^(b-1) - 1 级。",
         ),
     ),
 }

@@ -133,6 +133,14 @@ MISTAKES: Mistakes = {
             zh="你取了以 2 为底的对数，应当用自然对数。",
         ),
     ),
+    "a_little_added": (
+        lambda z: (z.softmax(-1).amax(-1).reciprocal() + 1e-6).log() + z.amax(-1),
+        Words(
+            en="You add a small number inside the log. The largest term is exp(0), which "
+            "is 1: the sum can't be 0, and needs no help.",
+            zh="你在对数里加了一个小数。最大的一项是 exp(0) = 1，和不可能为 0，不需要它。",
+        ),
+    ),
     "over_everything": (
         lambda z: z.flatten().logsumexp(0).expand(z.shape[:-1]),
         Words(
@@ -176,11 +184,13 @@ def cases(generator: Generator) -> list[Case]:
     # Where a naive sum overflows: that can be hidden from the value, not from backward.
     sloped = logits(3, 5)
     sloped[2, 1] += 150
+    alone = logits(3, 1)
+    alone[1] = 0.0
     far = torch.tensor([100.0, 300.0])  # from the lowest; from the mean of the row, too
     outlier[:, 2] = far + 2 * torch.rand(2, generator=generator)
     return [
         Case("example", BY_HAND, (example,)),
-        Case("property", SHIFT, (logits(3, 1),)),
+        Case("property", SHIFT, (alone,)),
         Case("inputs", RANDOM, (logits(3, 5),)),
         Case("inputs", TOKENS, (logits(6, 4).view(2, 3, 4),)),
         Case("inputs", TOKENS, (logits(5, 4).view(1, 5, 4),)),

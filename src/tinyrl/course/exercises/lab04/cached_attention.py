@@ -186,6 +186,23 @@ MISTAKES: Mistakes = {
             zh="你直接用了整数编码。读取时要乘回 scale。",
         ),
     ),
+    "bits": (
+        lambda q, k, v, levels: reference(q, k, v, 2 ** (levels - 1) - 1),
+        Words(
+            en="You take `levels` for a number of bits. It is L itself: codes run from -L "
+            "to L.",
+            zh="你把 `levels` 当成了比特数。它就是 L：编码从 -L 到 L。",
+        ),
+    ),
+    "not_itself": (
+        lambda q, k, v, levels: reference(q, k[:-1], v[:-1], levels),
+        Words(
+            en="The query's own token is left out. It is the last of the T tokens, written "
+            "first and read like the others.",
+            zh="漏了 query 自己的 token。它是 T 个 token 中的最后一个，先写入，再和别的一起"
+            "读。",
+        ),
+    ),
 }
 
 BY_HAND = Words(en="two tokens, one level", zh="两个 token，只有一级")

@@ -103,6 +103,13 @@ def _rescaled_later(anchor_of: Function) -> Function:
     return wrong
 
 
+def _logarithm(m: Tensor, total: Tensor, y: Tensor, s: Tensor, v: Tensor) -> Three:
+    """Right on paper: total as exp of a logsumexp less the maximum."""
+    higher, _, new_y = reference(m, total, y, s, v)
+    lse = torch.logaddexp(m + total.log(), s.logsumexp(-1))
+    return higher, (lse - higher).exp(), new_y
+
+
 MISTAKES: Mistakes = {
     "nothing_shrunk": (
         _with(shrink_total=False, shrink_y=False),
@@ -184,6 +191,16 @@ MISTAKES: Mistakes = {
             "exp。",
         ),
     ),
+    "through_the_logarithm": (
+        _logarithm,
+        Words(
+            en="Your total goes through a logsumexp and back. Where the maximum is in the "
+            "thousands its logarithm keeps two or three digits behind the point: keep sums "
+            "relative to the maximum.",
+            zh="你的 total 先变成 logsumexp 再变回来。最大值上千时，它的对数只剩小数点后两"
+            "三位：和应当始终以最大值为基准。",
+        ),
+    ),
     "block_maximum_first": (
         _rescaled_later(lambda m, s: s.max(-1).values),
         Words(
@@ -207,6 +224,11 @@ FAR = Words(
 )
 APART = Words(
     en="scores 1000 above and below what was there", zh="比已有分数高 1000 或低 1000 的分数"
+)
+
+BELOW = Words(
+    en="a block far below what was there: it changes nothing",
+    zh="远低于已有分数的一块：什么也不改变",
 )
 
 
@@ -236,6 +258,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", ANY, (*state(5), *block(5))),
         Case("numbers", FAR, (*state(4, 1000.0), *block(4, 1000.0, one=True))),
         Case("numbers", APART, (*state(4, old), *block(4, new[:, None]))),
+        Case("numbers", BELOW, (*state(4, 30_000.0), *block(4))),
     ]
 
 

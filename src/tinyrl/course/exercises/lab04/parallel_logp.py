@@ -152,6 +152,20 @@ MISTAKES: Mistakes = {
             zh="logit 较大时，最大值的 `exp` 会溢出。先减去全局最大值。",
         ),
     ),
+    "probability": (
+        lambda z, top, total: reference(z, top, total).exp(),
+        Words(
+            en="This is the probability; asked for is its logarithm.",
+            zh="这是概率，题目要的是它的对数。",
+        ),
+    ),
+    "loss": (
+        lambda z, top, total: -reference(z, top, total),
+        Words(
+            en="The sign is that of a loss: a logprob is never above 0.",
+            zh="这是损失的符号：logprob 不会大于 0。",
+        ),
+    ),
 }
 
 BY_HAND = Words(

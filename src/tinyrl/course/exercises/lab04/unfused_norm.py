@@ -97,6 +97,15 @@ def _centred(x: Tensor, gain: Tensor, eps: float) -> Tensor:
     return reference(bf(x - bf(x.mean(-1, keepdim=True))), gain, eps)
 
 
+def _gain_first(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    mean = _bf(_bf(x * x).mean(-1, keepdim=True))
+    return _bf(_bf(x * gain) * _bf((mean + eps).rsqrt()))
+
+
+def _bf(t: Tensor) -> Tensor:
+    return t.to(torch.bfloat16).to(t.dtype)
+
+
 MISTAKES: Mistakes = {
     "not_rounded": (
         _exact,
@@ -208,6 +217,21 @@ MISTAKES: Mistakes = {
         Words(
             en="You subtract the mean, as LayerNorm does. RMSNorm does not.",
             zh="你减去了平均值，那是 LayerNorm 的做法。RMSNorm 不减。",
+        ),
+    ),
+    "gain_first": (
+        _gain_first,
+        Words(
+            en="You multiply by the gain before the scale. Rounded products depend on the "
+            "order: x times the scale comes first.",
+            zh="你先乘了 gain 再乘 scale。舍入后的乘积与顺序有关：先算 x 乘 scale。",
+        ),
+    ),
+    "no_eps": (
+        lambda x, gain, eps: reference(x, gain, 0.0),
+        Words(
+            en="eps is missing: it is added to the mean of the squares.",
+            zh="漏了 eps：它要加在平方的均值上。",
         ),
     ),
 }

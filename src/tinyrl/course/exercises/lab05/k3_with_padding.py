@@ -74,7 +74,7 @@ MISTAKES: Mistakes = {
         Words(
             en="Delta has the wrong sign: it is train - rollout, and tokens came from the "
             "rollout.",
-            zh="delta 的符号反了：应为 train - rollout，token 来自采样侧。",
+            zh="delta 的符号反了：应为 train - rollout，token 来自采样端。",
         ),
     ),
     "k1": (
@@ -140,7 +140,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You take a rollout logprob of 0.0 for padding. A real token of which the "
             "engine is certain has it as well: which ones are real is what the mask says.",
-            zh="你把采样侧 logprob 为 0.0 的都当成了 padding。引擎完全确定的真实 token 也"
+            zh="你把采样端 logprob 为 0.0 的都当成了 padding。引擎完全确定的真实 token 也"
             "是 0.0：哪些是真实 token 要看 mask。",
         ),
     ),
@@ -172,7 +172,7 @@ FAR = Words(
 )
 FILLED = Words(
     en="the engine fills padding with 0.0, the trainer does not",
-    zh="引擎用 0.0 填充 padding，训练侧不是",
+    zh="引擎用 0.0 填充 padding，训练端不是",
 )
 
 

@@ -28,6 +28,12 @@ FINITE = Words(
     zh="你用一个有限的数填充被截掉的部分。保留的 logits 比它更低时，被截掉的反而占了几乎全"
     "部概率。应当用 `-torch.inf`。",
 )
+FP16_FILL = Words(
+    en="-60,000 is about as far down as FP16 goes, and a logit like others in FP32: the "
+    "kept ones can be lower. `-torch.inf` is what is out.",
+    zh="-60,000 接近 FP16 的下限，但在 FP32 里只是普通的 logit：保留的可能比它更低。应当用 "
+    "`-torch.inf`。",
+)
 BY_HAND = torch.tensor([[0.5, 0.25, 0.15, 0.1], [0.1, 0.05, 0.8, 0.05]]).log()
 
 

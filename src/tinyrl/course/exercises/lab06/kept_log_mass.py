@@ -11,6 +11,7 @@ from tinyrl.course.exercises.lab06.decoded import (
     BELOW,
     BY_HAND,
     FINITE,
+    FP16_FILL,
     GRADIENT,
     HOPELESS,
     LARGE,
@@ -64,7 +65,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The sign is turned round. S is at most 1, so log S is never above 0: the "
             "trainer rates every token lower than the engine does.",
-            zh="符号反了。S 不超过 1，log S 不会大于 0：训练侧给每个 token 的概率都低于引擎"
+            zh="符号反了。S 不超过 1，log S 不会大于 0：训练端给每个 token 的概率都低于引擎"
             "。",
         ),
     ),
@@ -145,6 +146,10 @@ MISTAKES: Mistakes = {
             en="The values are right, but no gradient reaches the logits.",
             zh="数值正确，但梯度传不到 logits。",
         ),
+    ),
+    "fp16_fill": (
+        lambda z, kept: z.masked_fill(~kept, -6e4).logsumexp(-1) - z.logsumexp(-1),
+        FP16_FILL,
     ),
 }
 

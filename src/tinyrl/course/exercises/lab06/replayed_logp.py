@@ -11,6 +11,7 @@ from tinyrl.course.exercises.lab06.decoded import (
     ALL,
     BELOW,
     FINITE,
+    FP16_FILL,
     HOPELESS,
     over,
     responses,
@@ -64,8 +65,10 @@ def _zeros(logits: Tensor, ids: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, _take(z.log_softmax(-1), ids), 0.0)
 
 
-def _finite_fill(logits: Tensor, ids: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
-    z = torch.where(mask[..., None], logits, 0.0).masked_fill(~kept, -1e4)
+def _finite_fill(
+    logits: Tensor, ids: Tensor, kept: Tensor, mask: Tensor, fill: float = -1e4
+) -> Tensor:
+    z = torch.where(mask[..., None], logits, 0.0).masked_fill(~kept, fill)
     return torch.where(mask, _take(z.log_softmax(-1), ids), 0.0)
 
 
@@ -105,7 +108,7 @@ MISTAKES: Mistakes = {
         _cut,
         Words(
             en="This is log S, what replay removes. Asked for is the logprob that is left.",
-            zh="这是 log S，即重放消除的那一项。题目要的是重放后的 logprob。",
+            zh="这是 log S，即回放消除的那一项。题目要的是回放后的 logprob。",
         ),
     ),
     "zeros_left_in": (
@@ -121,7 +124,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You keep as many tokens as the engine did, but those that the *trainer* "
             "finds likeliest. Replay uses the engine's own set.",
-            zh="你保留了同样多的 token，但选的是 *训练侧* 认为最可能的。重放要用引擎的集合"
+            zh="你保留了同样多的 token，但选的是 *训练端* 认为最可能的。回放要用引擎的集合"
             "。",
         ),
     ),
@@ -141,7 +144,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You clamp the logprobs. A sampled token that the trainer finds nearly "
             "impossible is what replay is watched for: return it as it is.",
-            zh="你截断了 logprob。训练侧认为几乎不可能的采样 token 正是要关注的：应当如实返"
+            zh="你截断了 logprob。训练端认为几乎不可能的采样 token 正是要关注的：应当如实返"
             "回。",
         ),
     ),
@@ -164,7 +167,7 @@ MISTAKES: Mistakes = {
         Words(
             en="p over S, each from a softmax over everything: where the trainer finds the "
             "kept tokens hopeless both underflow. Cut first, then one log_softmax.",
-            zh="你用全词表 softmax 的 p 除以 S：训练侧认为保留的 token 毫无可能时两者都下溢"
+            zh="你用全词表 softmax 的 p 除以 S：训练端认为保留的 token 毫无可能时两者都下溢"
             "。应当先截断，再做一次 log_softmax。",
         ),
     ),
@@ -189,8 +192,12 @@ MISTAKES: Mistakes = {
         Words(
             en="The values are right, but no gradient reaches the logits: the set is "
             "replayed, the numbers are the trainer's.",
-            zh="数值正确，但梯度传不到 logits：重放的是集合，数值仍是训练侧自己的。",
+            zh="数值正确，但梯度传不到 logits：回放的是集合，数值仍是训练端自己的。",
         ),
+    ),
+    "fp16_fill": (
+        lambda z, ids, k, m: _finite_fill(z, ids, k, m, -6e4),
+        FP16_FILL,
     ),
 }
 
@@ -231,7 +238,7 @@ def cases(generator: Generator) -> list[Case]:
 
 EXERCISE = Exercise(
     name="replayed_logp",
-    title=Words(en="Replay the sampling mask", zh="重放采样掩码"),
+    title=Words(en="Replay the sampling mask", zh="回放采样掩码"),
     reference=reference,
     returns=("logp",),
     cases=cases,

@@ -112,6 +112,15 @@ MISTAKES: Mistakes = {
             zh="你保留的是概率至少 1 / k 的 token。top-k 只看名次，不看概率大小。",
         ),
     ),
+    "of_probabilities": (
+        lambda z, k: reference(z.softmax(-1), k),
+        Words(
+            en="You compare probabilities. Those of logits far below the largest underflow "
+            "to 0 and tie, so too many are kept: compare the logits.",
+            zh="你比较的是概率。远低于最大值的 logit，概率下溢成 0 而并列，于是保留得太多。"
+            "应当比较 logit。",
+        ),
+    ),
     "sorted_order": (
         lambda z, k: torch.arange(z.shape[-1]).expand(z.shape) < k,
         Words(
@@ -127,6 +136,7 @@ GREEDY = Words(en="k = 1: greedy decoding", zh="k = 1：贪心解码")
 MANY = Words(en="a large k: the border is below 0", zh="k 很大：边界小于 0")
 TIES = Words(en="several tokens tie at the border", zh="边界上有若干并列的 token")
 ABOVE = Words(en="two tokens tie above the border", zh="边界之上有两个并列的 token")
+FAR = Words(en="logits that lie thousands apart", zh="相差数千的 logits")
 NEARLY = Words(en="tokens that nearly tie", zh="几乎并列的 token")
 
 
@@ -149,6 +159,7 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", MANY, (spread(generator, 6, 16), 12)),
         Case("numbers", TIES, (tied(2, 4), 3)),
         Case("numbers", ABOVE, (tied(0, 1), 3)),
+        Case("numbers", FAR, (4000 * spread(generator, 5, 8), 5)),
         Case("numbers", NEARLY, (tied(1, 4, apart=5e-6), 3)),
     ]
 

@@ -223,7 +223,7 @@ EXERCISE = Exercise(
         ),
         Words(
             en="Add the trainer's probabilities of what is *not* kept, then the mean.",
-            zh="把训练侧在 *未保留* token 上的概率相加，再取平均。",
+            zh="把训练端在 *未保留* token 上的概率相加，再取平均。",
         ),
         Words(
             en="`p = logits[mask].softmax(-1)`, "

@@ -289,7 +289,7 @@ def cases(generator: Generator) -> list[Case]:
 
 EXERCISE = Exercise(
     name="delta_by_flip",
-    title=Words(en="The mismatch given a flip", zh="以翻转为条件的失配"),
+    title=Words(en="The mismatch given a flip", zh="以翻转为条件的不一致"),
     reference=reference,
     returns=("flipped", "kept", "share"),
     cases=cases,

@@ -155,7 +155,7 @@ MISTAKES: Mistakes = {
         _swapped,
         Words(
             en="The two loads are the wrong way round: the rollout's first.",
-            zh="两个负载的顺序反了：先返回采样侧的。",
+            zh="两个负载的顺序反了：先返回采样端的。",
         ),
     ),
     "not_halved": (
@@ -194,7 +194,7 @@ MISTAKES: Mistakes = {
         Words(
             en="This is the trainer's distance from an even load. Drift is between the two "
             "engines, however uneven both are.",
-            zh="这是训练侧负载与均匀分布的距离。漂移指两个引擎之间的差异，与各自是否均匀无"
+            zh="这是训练端负载与均匀分布的距离。漂移指两个引擎之间的差异，与各自是否均匀无"
             "关。",
         ),
     ),

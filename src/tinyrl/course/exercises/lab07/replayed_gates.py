@@ -6,7 +6,13 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab07.routed import ALL, BEYOND, above_next, router_logits
+from tinyrl.course.exercises.lab07.routed import (
+    ALL,
+    BEYOND,
+    FINITE,
+    above_next,
+    router_logits,
+)
 from tinyrl.course.words import Words
 
 
@@ -75,7 +81,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The trainer chooses for itself here, so nothing is replayed. The experts "
             "come from logits_rollout.",
-            zh="这里训练侧仍在自己选专家，什么也没有重放。专家应当由 logits_rollout 决定。",
+            zh="这里训练端仍在自己选专家，什么也没有回放。专家应当由 logits_rollout 决定。",
         ),
     ),
     "gates_replayed": (
@@ -83,7 +89,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You replay the gates as well. They are then constants, and no gradient "
             "reaches the trainer's router: take the gates from logits_train.",
-            zh="你把权重也一起重放了。权重成了常数，梯度传不到训练侧的路由器：权重应当来自"
+            zh="你把权重也一起回放了。权重成了常数，梯度传不到训练端的路由器：权重应当来自"
             " logits_train。",
         ),
     ),
@@ -92,7 +98,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The roles are swapped: these are the trainer's experts with the rollout's "
             "gates.",
-            zh="角色反了：你用的是训练侧的专家和采样侧的权重。",
+            zh="角色反了：你用的是训练端的专家和采样端的权重。",
         ),
     ),
     "among_all": (
@@ -100,7 +106,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The gates are shares among all experts and do not sum to 1. Take the "
             "softmax over the replayed set alone.",
-            zh="权重是在全部专家上的占比，加起来不是 1。softmax 只在重放的集合上取。",
+            zh="权重是在全部专家上的占比，加起来不是 1。softmax 只在回放的集合上取。",
         ),
     ),
     "both": (
@@ -108,7 +114,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You keep only experts that both engines chose. The rollout used k, and the "
             "trainer has to use the same k.",
-            zh="你只保留了两边都选中的专家。采样侧用了 k 个，训练侧必须用同样的 k 个。",
+            zh="你只保留了两边都选中的专家。采样端用了 k 个，训练端必须用同样的 k 个。",
         ),
     ),
     "either": (
@@ -124,7 +130,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You average the two engines' gates. Asked for are the trainer's alone: it "
             "is the trainer's probability that is computed.",
-            zh="你对两边的权重取了平均。应当只用训练侧的：要算的是训练侧的概率。",
+            zh="你对两边的权重取了平均。应当只用训练端的：要算的是训练端的概率。",
         ),
     ),
     "by_rank": (
@@ -132,7 +138,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The trainer's gates were computed for its own experts and then handed to "
             "the rollout's by rank. Gather the logits of the replayed experts first.",
-            zh="你先按训练侧自己的专家算出权重，再按名次发给采样侧的专家。应当先取出被重放"
+            zh="你先按训练端自己的专家算出权重，再按名次发给采样端的专家。应当先取出被回放"
             "专家的 logits。",
         ),
     ),
@@ -140,7 +146,7 @@ MISTAKES: Mistakes = {
         lambda train, rollout, k: _top(rollout, k) / k,
         Words(
             en="Each replayed expert gets 1 / k. The gates come from logits_train.",
-            zh="每个被重放的专家都得到 1 / k。权重应当来自 logits_train。",
+            zh="每个被回放的专家都得到 1 / k。权重应当来自 logits_train。",
         ),
     ),
     "one_beyond": (
@@ -161,7 +167,7 @@ MISTAKES: Mistakes = {
             en="You divide shares (or exps) of the replayed experts by their sum: where "
             "the trainer finds these experts hopeless both underflow, and 0 / 0 is NaN. "
             "Gather their logits first, then take the softmax over them.",
-            zh="你用被重放专家的占比（或 exp）除以它们的和：训练侧认为这些专家毫无可能时两"
+            zh="你用被回放专家的占比（或 exp）除以它们的和：训练端认为这些专家毫无可能时两"
             "者都下溢，0 / 0 得 NaN。应当先取出它们的 logits，再在其上做 softmax。",
         ),
     ),
@@ -174,6 +180,19 @@ MISTAKES: Mistakes = {
             "学习。",
         ),
     ),
+    "zeros_left_in": (
+        lambda train, rollout, k: (train * _top(rollout, k)).softmax(-1),
+        Words(
+            en="You set the other logits to 0 before the softmax, and exp(0) is 1: they "
+            "still get a share. Minus infinity is the logit of what is out.",
+            zh="你在 softmax 之前把其他 logit 置成 0，而 exp(0) = 1，它们仍占份额。应当置为"
+            "负无穷。",
+        ),
+    ),
+    "finite_fill": (
+        lambda train, rollout, k: train.masked_fill(~_top(rollout, k), -6e4).softmax(-1),
+        FINITE,
+    ),
 }
 
 BY_HAND = Words(
@@ -182,7 +201,7 @@ BY_HAND = Words(
 )
 AGREE = Words(
     en="both engines have the same logits: replay changes nothing",
-    zh="两边 logits 相同：重放不改变任何东西",
+    zh="两边 logits 相同：回放不改变任何东西",
 )
 ONE = Words(en="k = 1: a gate of 1", zh="k = 1：权重就是 1")
 APART = Words(en="engines that often disagree", zh="经常不一致的两个引擎")
@@ -192,7 +211,7 @@ MOST = Words(
 )
 HOPELESS = Words(
     en="the trainer finds the replayed experts hopeless",
-    zh="训练侧认为被重放的专家毫无可能",
+    zh="训练端认为被回放的专家毫无可能",
 )
 GRADIENT = Words(
     en="the same with gradients, on some tokens other experts near 1000",
@@ -221,13 +240,13 @@ def cases(generator: Generator) -> list[Case]:
         Case("inputs", APART, (*pair(12, 10), 3)),
         Case("inputs", MOST, (*pair(5, 8), 6)),
         Case("gradient", GRADIENT, (sloped, chosen, 2)),
-        Case("numbers", HOPELESS, (mine - 30_000 * _top(theirs, 2), theirs, 2)),
+        Case("numbers", HOPELESS, (mine - 1e5 * _top(theirs, 2), theirs, 2)),
     ]
 
 
 EXERCISE = Exercise(
     name="replayed_gates",
-    title=Words(en="Replay the rollout's experts (R3)", zh="重放采样侧的专家（R3）"),
+    title=Words(en="Replay the rollout's experts (R3)", zh="回放采样端的专家（R3）"),
     reference=reference,
     returns=("gates",),
     cases=cases,

@@ -19,6 +19,12 @@ LARGE = Words(
 )
 IDLE = Words(en="nobody chooses the last expert", zh="没有 token 选最后一个专家")
 ALL = Words(en="k = E: every expert is chosen", zh="k = E：每个专家都被选中")
+FINITE = Words(
+    en="You fill the others with -60,000, about as far down as FP16 goes. Where the chosen "
+    "logits are lower still, the others have nearly all the weight. `-torch.inf` is out.",
+    zh="你把其余的填成 -60,000（FP16 大致的下限）。被选中的 logits 比它更低时，其余的反而占"
+    "了几乎全部权重。应当用 `-torch.inf`。",
+)
 BEYOND = Words(
     en="You ask for one logit more than k, and where k is the number of experts there is "
     "none. The border is the k-th largest: choose with `>=`, or by the indices of `topk`.",

@@ -81,13 +81,20 @@ def _attached(logits_train: Tensor, logits_rollout: Tensor, mask: Tensor) -> Ten
     return _kl(logits_rollout[mask], logits_train[mask]).mean()
 
 
+def _by_distributions(logits_train: Tensor, logits_rollout: Tensor, mask: Tensor) -> Tensor:
+    """torch's own: infinite where a probability of p has underflowed."""
+    q, p = (x[mask].log_softmax(-1) for x in (logits_rollout.detach(), logits_train))
+    kl = torch.where(p.exp() == 0, torch.inf, q.exp() * (q - p))
+    return torch.where(q.exp() == 0, 0.0, kl).sum(-1).mean()
+
+
 MISTAKES: Mistakes = {
     "reversed": (
         _of(lambda train, rollout: _kl(train, rollout)),
         Words(
             en="The KL is the wrong way round. The rollout took the path, so the average "
             "is over its probabilities: KL(rollout || train).",
-            zh="KL 的方向反了。路径是采样侧走的，应当按采样侧的概率取平均：KL(rollout || "
+            zh="KL 的方向反了。路径是采样端走的，应当按采样端的概率取平均：KL(rollout || "
             "train)。",
         ),
     ),
@@ -114,7 +121,7 @@ MISTAKES: Mistakes = {
         Words(
             en="This is the cross-entropy. It has the same gradient, but it is not 0 when "
             "the routers agree: the rollout's own entropy is missing.",
-            zh="这是交叉熵。梯度相同，但两个路由器一致时它不为 0：少减了采样侧自身的熵。",
+            zh="这是交叉熵。梯度相同，但两个路由器一致时它不为 0：少减了采样端自身的熵。",
         ),
     ),
     "squared_logits": (
@@ -139,7 +146,7 @@ MISTAKES: Mistakes = {
         Words(
             en="This is the Jensen-Shannon divergence, symmetric and at most log 2. Asked "
             "for is the KL from the rollout to the trainer.",
-            zh="这是 Jensen-Shannon 散度，对称且不超过 log 2。题目要的是从采样侧到训练侧的"
+            zh="这是 Jensen-Shannon 散度，对称且不超过 log 2。题目要的是从采样端到训练端的"
             " KL。",
         ),
     ),
@@ -179,7 +186,7 @@ MISTAKES: Mistakes = {
             en="A gradient flows into logits_rollout. They were recorded when the tokens "
             "were sampled: `detach()` them. Only the trainer's router is to move.",
             zh="梯度流进了 logits_rollout。它们是采样时记录的，要 `detach()`。只应当移动训"
-            "练侧的路由器。",
+            "练端的路由器。",
         ),
     ),
     "detach": (
@@ -198,6 +205,15 @@ MISTAKES: Mistakes = {
             "own maximum is subtracted. `log_softmax` stays finite.",
             zh="你的对数概率不是有限数：log(softmax(x)) 在概率下溢时得 -inf，log(sum(exp(x"
             "))) 若不减去每个 token 自己的最大值就会溢出。用 `log_softmax` 就不会。",
+        ),
+    ),
+    "infinite": (
+        _by_distributions,
+        Words(
+            en="`torch.distributions` calls the KL infinite where a probability underflows "
+            "to 0. Its logarithm is finite: use `log_softmax`.",
+            zh="概率下溢成 0 时，`torch.distributions` 就认为 KL 无穷大。它的对数其实有限："
+            "请用 `log_softmax`。",
         ),
     ),
 }
@@ -272,7 +288,7 @@ EXERCISE = Exercise(
         Words(
             en="sum over experts of q (log q - log p), with q the rollout's, detached; "
             "mean over real tokens.",
-            zh="对专家求和 q (log q - log p)，q 是采样侧的，要 detach；再对真实 token 取平"
+            zh="对专家求和 q (log q - log p)，q 是采样端的，要 detach；再对真实 token 取平"
             "均。",
         ),
         Words(

@@ -168,6 +168,18 @@ MISTAKES: Mistakes = {
             "一途径。",
         ),
     ),
+    "finite_fill": (
+        lambda z, k: z.masked_fill(~_chosen(z, k), -6e4).softmax(-1),
+        routed.FINITE,
+    ),
+    "border_out": (
+        lambda z, k: z.masked_fill(z <= z.topk(k).values[:, -1:], -1e9).softmax(-1),
+        Words(
+            en="The k-th largest logit itself is left out, so k - 1 experts are chosen. "
+            "The border is inside: `>=`.",
+            zh="第 k 大的 logit 自己被排除了，只选中 k - 1 个专家。边界在集合内：用 `>=`。",
+        ),
+    ),
 }
 
 BY_HAND = Words(en="two tokens, four experts, k = 2", zh="两个 token、四个专家、k = 2")
@@ -182,7 +194,7 @@ def cases(generator: Generator) -> list[Case]:
     rows = torch.arange(6)
     near[rows, third] = near[rows, second] - 1e-4
     large[3:] -= 400.0 * ~_chosen(large, 2)[3:]  # far apart within a token as well
-    large += torch.tensor([1000.0, -1000.0, -30_000.0, 1000.0, -1000.0, 0.0])[:, None]
+    large += torch.tensor([1000.0, -1000.0, -100_000.0, 1000.0, -1000.0, 0.0])[:, None]
     small = torch.tensor([[2.0, 1.0, 0.5, -1.0], [-1.0, 0.25, -0.5, 0.0]])
     return [
         Case("example", BY_HAND, (small, 2)),

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01.batch import GRADIENT, INF, NAN, RANDOM
-from tinyrl.course.exercises.lab08 import losses
+from tinyrl.course.exercises.lab08 import losses, slips
 from tinyrl.course.exercises.lab08.losses import log_ratio
 from tinyrl.course.words import Words
 
@@ -208,7 +208,7 @@ MISTAKES: Mistakes = {
     "times_mask": (lambda *args: _raw(*args) * args[3], losses.TIMES_MASK),
     "detach": (lambda *args: reference(*args).detach(), losses.DETACHED),
     "divided_by_A": (losses.divided(reference), losses.DIVIDED),
-}
+} | slips.CISPO
 
 ALL_OUT = Words(en="every ratio is out of bounds", zh="所有比值都越界")
 

@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
+from tinyrl.course.exercises.lab08 import slips
 from tinyrl.course.exercises.lab08.rewards import equal, graded, pass_or_fail
 from tinyrl.course.words import Words
 
@@ -209,7 +210,7 @@ MISTAKES: Mistakes = {
             "。应当比较组内最大值与最小值是否是同一个数。",
         ),
     ),
-}
+} | slips.GROUPS
 
 BY_HAND = Words(
     en="one success of four, then all alike", zh="四条中一条成功；另一组全部相同"

@@ -18,7 +18,7 @@ from tinyrl.course.exercises.lab01.batch import (
     policies,
     uniform,
 )
-from tinyrl.course.exercises.lab08 import losses
+from tinyrl.course.exercises.lab08 import losses, slips
 from tinyrl.course.exercises.lab08.losses import log_ratio
 from tinyrl.course.words import Words
 
@@ -233,7 +233,7 @@ MISTAKES: Mistakes = {
         lambda *args: reference(*args).detach(),
         losses.DETACHED,
     ),
-}
+} | slips.GSPO
 
 SAME = Words(
     en="both policies are the same: every ratio is 1", zh="两边是同一个策略：比值都是 1"

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01.batch import GRADIENT, INF, NAN, RANDOM
-from tinyrl.course.exercises.lab08 import losses
+from tinyrl.course.exercises.lab08 import losses, slips
 from tinyrl.course.exercises.lab08.losses import log_ratio
 from tinyrl.course.words import Words
 
@@ -261,7 +261,7 @@ MISTAKES: Mistakes = {
     "attached": (_attached, losses.ATTACHED),
     "detach": (lambda *args: reference(*args).detach(), losses.DETACHED),
     "divided_by_A": (losses.divided(reference), losses.DIVIDED),
-}
+} | slips.PPO
 
 WIDER = Words(en="another band: DAPO's clip-higher", zh="另一个区间：DAPO 的 clip-higher")
 SATURATED = Words(en="ratios above dual", zh="比值超过 dual")

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01.batch import INF, NAN, RANDOM
-from tinyrl.course.exercises.lab08 import losses
+from tinyrl.course.exercises.lab08 import losses, slips
 from tinyrl.course.exercises.lab08.losses import log_ratio
 from tinyrl.course.words import Words
 
@@ -234,7 +234,7 @@ MISTAKES: Mistakes = {
             zh="没有好的回答（或没有坏的）时，你用 0 除以 0。应当返回 0。",
         ),
     ),
-}
+} | slips.STOPPED
 
 ANCHORED = Words(
     en="before the first update every ratio is 1: no band is too narrow, even of width 0",

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.exercises.lab09.weighed import DETACH, NO_GRADIENT, weights
 from tinyrl.course.words import Words
 
@@ -179,7 +180,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "attached": (_attached, DETACH),
-}
+} | slips.BOUNDED
 
 HAND = Words(
     en="four tokens: below, inside, on the bound, above",

@@ -7,6 +7,7 @@ from torch import Generator
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.exercises.lab09 import three_policies as loss
 from tinyrl.course.exercises.lab09.weighed import advantages
 from tinyrl.course.words import Words
@@ -51,7 +52,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The weight is inside the clip, which then cuts by the mismatch. Outside, "
             "it multiplies what the clip has made of r.",
-            zh="权重进了裁剪内部，裁剪就会按失配来截。它应在外面，乘在裁剪之后的结果上。",
+            zh="权重进了裁剪内部，裁剪就会按不一致来截。它应在外面，乘在裁剪之后的结果上。",
         ),
     ),
     "uncapped": (
@@ -88,6 +89,14 @@ MISTAKES: Mistakes = {
             "for: r of a bad token has no upper bound here.",
             zh="你把坏回答的损失限制在 3 |A| 以内，那是 dual clip。题目没有要求：坏 token "
             "的 r 在这里没有上界。",
+        ),
+    ),
+    "finite_only": (
+        loss.finite_only,
+        Words(
+            en="A loss that is not finite is dropped. That hides a policy that has blown "
+            "up: only the mask says which tokens count.",
+            zh="你丢掉了非有限的损失，策略发散就看不出来了。哪些 token 算数只看 mask。",
         ),
     ),
     "upside_down": (
@@ -184,7 +193,7 @@ MISTAKES: Mistakes = {
             zh="数值正确，但梯度传不到 logp_new。",
         ),
     ),
-}
+} | slips.DECOUPLED
 
 HAND = Words(
     en="one good and one bad response of one token, by hand", zh="一好一坏两条单 token 回答"
@@ -201,8 +210,13 @@ GREW = Words(
     en="tokens that the update has made e^22 times likelier",
     zh="更新之后概率变为 e^22 倍的 token",
 )
+BURST = Words(
+    en="tokens that became e^800 times likelier: inf is to be seen, not dropped",
+    zh="概率变为 e^800 倍的 token：inf 应当看得见，不能丢掉",
+)
 ZERO = Words(
-    en="another clip and cap; one advantage is 0", zh="另一组裁剪和上界；有一个优势为 0"
+    en="another clip and cap; one advantage is 0",
+    zh="另一组裁剪和上界；有一个 advantage 为 0",
 )
 CLIPS = Words(
     en="random tokens on both sides of clip and cap", zh="随机 token，裁剪和上界的两侧都有"
@@ -239,6 +253,7 @@ def cases(generator: Generator) -> list[Case]:
     wide[3][0] = 0.0  # advantages
     _, small, mu_3, good, there, *limits = drawn(4, 6, 0.2, 1.5)
     down = 25.0 * (torch.arange(6) == 2)
+    burst = small - 32 * down, mu_3 - 32 * down
     return [
         Case("example", HAND, (new, old, roll, torch.tensor([1.0, -1.0]), real, 0.2, 1.5)),
         Case("property", FIRST, (same, same, mu, A, mask, eps, cap)),
@@ -259,6 +274,7 @@ def cases(generator: Generator) -> list[Case]:
                 *limits,
             ),
         ),
+        Case("numbers", BURST, (small, *burst, good, there, *limits)),
     ]
 
 

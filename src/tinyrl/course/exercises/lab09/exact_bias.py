@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.words import Words
 
 Two = tuple[Tensor, Tensor]
@@ -137,7 +138,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You compare with the rollout's mean value. The estimate is meant for the "
             "trainer's policy: sum of pi times value.",
-            zh="你和 rollout 策略的均值比较了。估计的对象是训练侧策略：对 pi 乘 value 求"
+            zh="你和 rollout 策略的均值比较了。估计的对象是训练端策略：对 pi 乘 value 求"
             "和。",
         ),
     ),
@@ -146,7 +147,7 @@ MISTAKES: Mistakes = {
         Words(
             en="Your expectation is under the trainer's policy. The rollout's policy "
             "samples: each response comes with its probability.",
-            zh="你是在训练侧策略下取期望的。采样的是 rollout 策略：每条回答按它的概率出"
+            zh="你是在训练端策略下取期望的。采样的是 rollout 策略：每条回答按它的概率出"
             "现。",
         ),
     ),
@@ -224,12 +225,12 @@ MISTAKES: Mistakes = {
             "后取 exp。",
         ),
     ),
-}
+} | slips.EXACT
 
 HAND = Words(
     en="two responses of one token, likely to the trainer and rare in the rollout or the "
     "other way round",
-    zh="两条单 token 回答：训练侧常见而 rollout 少见，或反之",
+    zh="两条单 token 回答：训练端常见而 rollout 少见，或反之",
 )
 UNBIASED = Words(en="a cap that nothing reaches: no bias", zh="上界谁也够不到：没有偏差")
 ENUMERATED = Words(en="all responses of a small world", zh="一个小世界里的全部回答")

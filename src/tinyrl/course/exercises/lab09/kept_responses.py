@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
 from tinyrl.course.exercises.lab09 import band_and_veto as rule
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.words import Words
 
 MISTAKES: Mistakes = {
@@ -18,7 +19,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You hold the *product* against the bounds: then the same mismatch a token "
             "drops long responses and keeps short ones. Divide the sum by the length.",
-            zh="你拿 *连乘* 与界比较：同样的逐 token 失配，长回答被丢掉，短回答却留下。总"
+            zh="你拿 *连乘* 与界比较：同样的逐 token 不一致，长回答被丢掉，短回答却留下。总"
             "和要除以长度。",
         ),
     ),
@@ -62,7 +63,7 @@ MISTAKES: Mistakes = {
             en="The bounds apply to p_rollout / p_train here: upside down (verl#6377). "
             "rho has the trainer above.",
             zh="这里的界作用在 p_rollout / p_train 上，倒过来了（verl#6377）。rho 的分子是"
-            "训练侧。",
+            "训练端。",
         ),
     ),
     "no_log": (
@@ -121,7 +122,7 @@ MISTAKES: Mistakes = {
         Words(
             en="Your veto falls on large ratios, too. It is for tokens that the trainer "
             "finds nearly impossible: rho below `veto`.",
-            zh="你的否决也管了很大的比值。它针对训练侧认为几乎不可能的 token：rho 低于 "
+            zh="你的否决也管了很大的比值。它针对训练端认为几乎不可能的 token：rho 低于 "
             "`veto`。",
         ),
     ),
@@ -165,7 +166,7 @@ MISTAKES: Mistakes = {
             zh="留下的回答把 padding 也带上了。只留真实 token：损失的分母要数它们。",
         ),
     ),
-}
+} | slips.KEPT
 
 HAND = Words(
     en="three responses: near 1, far from 1, near 1 with one impossible token",

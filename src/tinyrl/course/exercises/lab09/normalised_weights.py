@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.exercises.lab09.weighed import DETACH, NAN_TIMES, NO_GRADIENT, NOTHING
 from tinyrl.course.exercises.lab09.weighed import weights as drawn
 from tinyrl.course.words import Words
@@ -193,7 +194,7 @@ MISTAKES: Mistakes = {
         ),
     ),
     "attached": (_attached, DETACH),
-}
+} | slips.NORMALISED
 
 HAND = Words(en="three kept weights, one dropped", zh="留下三个权重，丢掉一个")
 ONES = Words(en="weights of mean 1 stay as they are", zh="均值已为 1 的权重保持不变")
@@ -202,7 +203,7 @@ RANDOM = Words(
     zh="随机权重，有些丢掉，有些以权重 0 留下",
 )
 LARGE = Words(en="large random weights, some dropped", zh="很大的随机权重，有些丢掉")
-TINY = Words(en="one kept weight, of e^-20", zh="只留下一个约 e^-20 的权重")
+TINY = Words(en="kept weights of e^-20, 0 and 0", zh="留下的权重约为 e^-20、0 和 0")
 ZEROS = Words(en="all that is kept has weight 0", zh="留下的权重全为 0")
 
 
@@ -225,7 +226,8 @@ def cases(generator: Generator) -> list[Case]:
     large, some_kept = some(5, 9)
     large[0, 2] *= 300  # one weight outweighs all others
     tiny, few = some(4, 6)
-    few &= torch.arange(6) == torch.tensor([[9], [0], [9], [9]])  # one token is kept
+    few[:], few[1, :3] = False, True
+    tiny[1, :3] = torch.tensor([1.0, 0.0, 0.0])
     return [
         Case("example", HAND, (hand, torch.tensor([[True, False], [True, True]]))),
         Case("property", ONES, (ones, torch.ones(2, 3, dtype=torch.bool))),

@@ -8,6 +8,7 @@ from torch import Generator, Tensor
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
 from tinyrl.course.exercises.lab09 import left_behind as rule
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.words import Words
 
 MISTAKES: Mistakes = {
@@ -51,7 +52,7 @@ MISTAKES: Mistakes = {
         ),
         Words(
             en="A response with advantage 0 was dropped: A < 0 is meant, not A <= 0.",
-            zh="优势为 0 的回答被丢掉了：条件是 A < 0，不是 A <= 0。",
+            zh="advantage 为 0 的回答被丢掉了：条件是 A < 0，不是 A <= 0。",
         ),
     ),
     "reversed": (
@@ -117,7 +118,7 @@ MISTAKES: Mistakes = {
         Words(
             en="You subtract the mean from the advantages first. They are what they are: "
             "their own sign decides.",
-            zh="你先减去了优势的均值。优势已是最终值，由它自己的符号决定。",
+            zh="你先减去了 advantage 的均值。advantage 已是最终值，由它自己的符号决定。",
         ),
     ),
     "by_token": (
@@ -143,7 +144,7 @@ MISTAKES: Mistakes = {
             zh="留下的回答把 padding 也带上了。只留真实 token。",
         ),
     ),
-}
+} | slips.STALE
 
 HAND = Words(
     en="a bad response left behind, a good one left behind, a bad one still likely",
@@ -155,7 +156,7 @@ SAME = Words(
 )
 RANDOM = Words(
     en="bad and good responses, and one of advantage 0, on both sides of delta",
-    zh="好坏回答和一条优势为 0 的，delta 两侧都有",
+    zh="好坏回答和一条 advantage 为 0 的，delta 两侧都有",
 )
 
 
@@ -240,7 +241,8 @@ EXERCISE = Exercise(
         Words(
             en="Two conditions must both hold for a response to go: one on its advantage, "
             "one on how much less likely it has become.",
-            zh="丢掉一条回答要同时满足两个条件：一个关于优势，一个关于它变得不可能了多少。",
+            zh="丢掉一条回答要同时满足两个条件：一个关于 advantage，一个关于它变得不可能了"
+            "多少。",
         ),
         Words(
             en="The mean over real tokens of logp_rollout - logp_new, above delta; and A "

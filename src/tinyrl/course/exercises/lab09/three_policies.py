@@ -143,6 +143,12 @@ def dual_clip(*args: *Args) -> Tensor:
     return _mean(rho.clamp(max=cap) * loss, mask)
 
 
+def finite_only(*args: *Args) -> Tensor:
+    """A loss that overflowed counts as 0."""
+    loss = _per_token(*args)
+    return _mean(torch.where(loss.isfinite(), loss, 0.0), args[4])
+
+
 def upside_down(*args: *Args) -> Tensor:
     new, old, roll, A, mask, eps, cap = args
     r, rho = _ratios(new, old, roll, mask)

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab09 import slips
 from tinyrl.course.exercises.lab09.weighed import NAN_TIMES, NOTHING, weights
 from tinyrl.course.words import Words
 
@@ -197,7 +198,7 @@ MISTAKES: Mistakes = {
             "变。",
         ),
     ),
-}
+} | slips.ESS
 
 HAND = Words(en="weights 1, 1, 2 and 0", zh="权重 1、1、2、0")
 EQUAL = Words(en="equal weights", zh="权重相等")

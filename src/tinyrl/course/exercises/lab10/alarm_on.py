@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Mistakes
-from tinyrl.course.exercises.lab10 import series
+from tinyrl.course.exercises.lab10 import series, slips
 from tinyrl.course.words import Words
 
 Compare = Callable[[float, float], bool]
@@ -163,8 +163,8 @@ MISTAKES: Mistakes = {
     "no_hysteresis": (
         lambda x, high, low, n: _walk(x, high, high, n, good=lambda v, b: v <= b),
         Words(
-            en="The alarm goes off as soon as a value is not above `high`. It stays until "
-            "one lies below `low`, so that it does not flicker at the bound.",
+            en="The alarm is switched off as soon as a value is not above `high`. It stays "
+            "until one lies below `low`, so that it does not flicker at the bound.",
             zh="值一不超过 `high` 警报就停了。应当等到低于 `low` 才停，否则会在阈值附近反复"
             "跳动。",
         ),
@@ -172,7 +172,7 @@ MISTAKES: Mistakes = {
     "latched": (
         lambda x, high, low, n: _walk(x, high, low, n, good=lambda v, b: False),
         Words(
-            en="Once on it never goes off again. A value below `low` ends it.",
+            en="Once on it is never switched off again. A value below `low` ends it.",
             zh="一旦响起就再也不停。出现低于 `low` 的值就应当停下。",
         ),
     ),
@@ -243,7 +243,7 @@ MISTAKES: Mistakes = {
             zh="这里没有响时为真。方向反了。",
         ),
     ),
-}
+} | slips.ALARM
 
 HAND = Words(en="nine steps by hand", zh="九步，可手算")
 QUIET = Words(en="spikes, never enough of them in a row", zh="有尖峰，但从不连续够多次")

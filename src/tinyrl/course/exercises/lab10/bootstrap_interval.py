@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10 import slips
 from tinyrl.course.exercises.lab10.told import PADDING
 from tinyrl.course.words import Words
 
@@ -48,8 +49,7 @@ def _gathered(
     """Row by row, all tokens of the responses that were drawn in one heap."""
     means = []
     for rows in draws:
-        real = mask[rows]
-        means.append((logp_train[rows] - logp_rollout[rows])[real].abs().mean())
+        means.append((logp_train - logp_rollout)[rows][mask[rows]].abs().mean())
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2]).to(means[0])
     low, high = torch.quantile(torch.stack(means), ends)
     return low, high
@@ -252,7 +252,7 @@ MISTAKES: Mistakes = {
             zh="两端顺序反了：先低后高。",
         ),
     ),
-}
+} | slips.BOOTSTRAP
 
 HAND = Words(en="two responses, three resamples by hand", zh="两条短回答，三次重抽，可手算")
 RANDOM = Words(en="random responses and resamples", zh="随机的回答和重抽")

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10 import slips
 from tinyrl.course.exercises.lab10.told import PADDING
 from tinyrl.course.words import Words
 
@@ -72,7 +73,7 @@ MISTAKES: Mistakes = {
         Words(
             en="This is a quantile of delta with its sign. A token that the trainer finds "
             "far too unlikely then lies at the other end. Take |delta|.",
-            zh="这是带符号的 delta 的分位数：训练侧认为太不可能的 token 会跑到另一端。应当"
+            zh="这是带符号的 delta 的分位数：训练端认为太不可能的 token 会跑到另一端。应当"
             "先取 |delta|。",
         ),
     ),
@@ -179,7 +180,7 @@ MISTAKES: Mistakes = {
             "mask 决定。",
         ),
     ),
-}
+} | slips.QUANTILE
 
 Q90 = Words(en="five tokens by hand, q = 0.9", zh="五个可手算的 token，q = 0.9")
 ONE = Words(

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10 import slips
 from tinyrl.course.exercises.lab10.told import COLUMNS
 from tinyrl.course.words import Words
 
@@ -182,7 +183,7 @@ MISTAKES: Mistakes = {
             zh="许多小权重相乘会变成 0，尽管没有一个是 0。应当直接找等于 0 的权重。",
         ),
     ),
-}
+} | slips.DROPPED
 
 HAND = Words(en="three responses by hand", zh="三条可手算的回答")
 NOTHING = Words(en="nothing is dropped", zh="什么也没有丢弃")

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10 import slips
 from tinyrl.course.exercises.lab10.told import PADDING
 from tinyrl.course.words import Words
 
@@ -90,7 +91,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The weights are turned over. The rollout sampled, so w = p_train / "
             "p_rollout.",
-            zh="权重取了倒数。样本来自采样侧，所以 w = p_train / p_rollout。",
+            zh="权重取了倒数。样本来自采样端，所以 w = p_train / p_rollout。",
         ),
     ),
     "not_a_share": (
@@ -206,15 +207,15 @@ MISTAKES: Mistakes = {
             "对大小：先减去最大值（不是平均值），或用 `logsumexp`。",
         ),
     ),
-}
+} | slips.ESS
 
 FAR = Words(
     en="responses that the trainer finds impossible: exp(Delta) is 0, in float64 too",
-    zh="训练侧认为不可能的回答：exp(Delta) 为 0，float64 也不例外",
+    zh="训练端认为不可能的回答：exp(Delta) 为 0，float64 也不例外",
 )
 NEVER = Words(
     en="responses that the rollout finds impossible: exp(Delta) is inf, and so is chi2",
-    zh="采样侧认为不可能的回答：exp(Delta) 为 inf，chi2 也是",
+    zh="采样端认为不可能的回答：exp(Delta) 为 inf，chi2 也是",
 )
 ONE = Words(en="one response decides", zh="一条回答决定一切")
 ALONE = Words(

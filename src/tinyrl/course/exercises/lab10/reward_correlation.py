@@ -150,7 +150,7 @@ MISTAKES: Mistakes = {
         Words(
             en="The sign is turned: Delta is train - rollout. Above 0 the trainer likes "
             "good responses better than the rollout did.",
-            zh="符号反了：Delta 是 train - rollout。大于 0 表示训练侧比采样侧更看好得分高的"
+            zh="符号反了：Delta 是 train - rollout。大于 0 表示训练端比采样端更看好得分高的"
             "回答。",
         ),
     ),

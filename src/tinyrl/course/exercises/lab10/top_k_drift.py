@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
+from tinyrl.course.exercises.lab10 import slips
 from tinyrl.course.exercises.lab10.listed import draw, spread
 from tinyrl.course.exercises.lab10.told import COLUMNS, PADDING, ROWS
 from tinyrl.course.words import Words
@@ -166,15 +167,15 @@ MISTAKES: Mistakes = {
             en="This is the trainer's probability of tokens that are new to its set. Asked "
             "for is the rollout's of those that left: what was sampled and is not liked "
             "any more.",
-            zh="这是训练侧新进入集合的 token 的概率。题目要的是采样侧在离开的 token 上的概"
-            "率：它会采到而训练侧不再看好的部分。",
+            zh="这是训练端新进入集合的 token 的概率。题目要的是采样端在离开的 token 上的概"
+            "率：它会采到而训练端不再看好的部分。",
         ),
     ),
     "trainer_p": (
         _with(1, lambda a, p, b, q: torch.where(_stays(a, b), 0.0, q.exp()).sum(-1)),
         Words(
             en="You add up logp_train's numbers, of other tokens. Take the rollout's.",
-            zh="你累加的是 logp_train 里别的 token 的概率。应当用采样侧的。",
+            zh="你累加的是 logp_train 里别的 token 的概率。应当用采样端的。",
         ),
     ),
     "per_token_left": (
@@ -251,7 +252,7 @@ MISTAKES: Mistakes = {
             zh="用 k 个的总概率减去留下的概率：1e-9 的差会消失。应当直接累加离开的部分。",
         ),
     ),
-}
+} | slips.TOP_K
 
 HAND = Words(en="three tokens by hand, k = 2", zh="三个可手算的 token，k = 2")
 SHUFFLED = Words(en="the same sets in another order", zh="相同的集合，顺序不同")
@@ -300,7 +301,7 @@ EXERCISE = Exercise(
         Words(
             en="For each of the rollout's k tokens at a place: is it among the trainer's "
             "k there?",
-            zh="对某个位置上采样侧的 k 个 token，逐个问：它在训练侧同一位置的 k 个之中吗？",
+            zh="对某个位置上采样端的 k 个 token，逐个问：它在训练端同一位置的 k 个之中吗？",
         ),
         Words(
             en="Compare every one with every one: `[..., k, 1] == [..., 1, k]`, any over "

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from tinyrl.course.exercise import Case, Exercise, Function, Mistakes
 from tinyrl.course.exercises.lab01 import batch
+from tinyrl.course.exercises.lab10 import slips
 from tinyrl.course.exercises.lab10.told import COLUMNS, PADDING, ROWS
 from tinyrl.course.words import Words
 
@@ -116,8 +117,8 @@ MISTAKES: Mistakes = {
         Words(
             en="Mismatch and staleness are the wrong way round. Mismatch is old / rollout: "
             "two engines. Staleness is new / old: the updates since.",
-            zh="失配与滞后的顺序反了。失配是 old / rollout：两个引擎之间；滞后是 new / old"
-            "：之后的更新。",
+            zh="不一致与滞后的顺序反了。不一致是 old / rollout：两个引擎之间；滞后是 new / "
+            "old：之后的更新。",
         ),
     ),
     "both_is_mismatch": (
@@ -127,7 +128,8 @@ MISTAKES: Mistakes = {
         Words(
             en="First and last are the wrong way round: new / rollout holds both causes, "
             "old / rollout the mismatch alone.",
-            zh="第一个与最后一个反了：new / rollout 包含两种原因，old / rollout 只有失配。",
+            zh="第一个与最后一个反了：new / rollout 包含两种原因，old / rollout 只有不一"
+            "致。",
         ),
     ),
     "added": (
@@ -144,7 +146,7 @@ MISTAKES: Mistakes = {
         Words(
             en="All ratios are turned over: 1 / rho - 1 + d. The tokens are the rollout's, "
             "so d is newer - older, and K3 is exp(d) - 1 - d.",
-            zh="所有比值都取了倒数：1 / rho - 1 + d。token 来自采样侧，所以 d 是较新的减去"
+            zh="所有比值都取了倒数：1 / rho - 1 + d。token 来自采样端，所以 d 是较新的减去"
             "较旧的，K3 = exp(d) - 1 - d。",
         ),
     ),
@@ -227,13 +229,13 @@ MISTAKES: Mistakes = {
             "float64。",
         ),
     ),
-}
+} | slips.CAUSES
 
 HAND = Words(en="two short responses by hand", zh="两条可手算的短回答")
 EQUAL = Words(en="nothing was updated: new is old", zh="还没有更新：new 就是 old")
 CANCEL = Words(
     en="updates that undo the mismatch: new is the rollout's",
-    zh="更新恰好抵消了失配：new 等于采样侧",
+    zh="更新恰好抵消了不一致：new 等于采样端",
 )
 TINY = Words(en="deltas near 1e-4, and near 1e-3", zh="1e-4 与 1e-3 左右的 delta")
 
@@ -283,7 +285,7 @@ def cases(generator: Generator) -> list[Case]:
 
 EXERCISE = Exercise(
     name="two_causes",
-    title=Words(en="Mismatch and staleness apart", zh="把失配与滞后分开"),
+    title=Words(en="Mismatch and staleness apart", zh="把不一致与滞后分开"),
     reference=reference,
     returns=("mismatch", "staleness", "both"),
     cases=cases,
