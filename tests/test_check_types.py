@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from asking import Answer
-from tinyrl.course.checking import complaints
+from tinyrl.course.checking import messages
 from tinyrl.course.checking.judging import Known, walk
 from tinyrl.course.exercises import find
 
@@ -85,7 +85,7 @@ def test_booleans_and_ids_are_shown_as_such(large: bool) -> None:
     def told(mine: float, theirs: float, **kinds: tuple[str, ...]) -> list[str]:
         ones = np.ones(size)
         told = replace(exercise, **kinds)  # type: ignore[arg-type]
-        rows = complaints.compared(told, case, "x", mine * ones, theirs * ones, 0 * ones)
+        rows = messages.compared(told, case, "x", mine * ones, theirs * ones, 0 * ones)
         values = (value for _, value in rows[-2:])
         return [value if large else value.split(",")[0].strip("[] ") for value in values]
 

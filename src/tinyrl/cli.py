@@ -97,13 +97,16 @@ def lab_doctor(
     fix: Annotated[
         bool, typer.Option("--fix", help="Repair what can be repaired.")
     ] = False,
+    lang: Lang = None,
 ) -> None:
     """Find what silently costs marks, and repair it.
 
     Copied, moved, stripped or converted cells, edited tests, a wrong kernel ...
     """
     from tinyrl.course.classroom import doctor
+    from tinyrl.course.interview.asked import speak
 
+    speak(lang)
     raise typer.Exit(doctor.run(lab, fix))
 
 

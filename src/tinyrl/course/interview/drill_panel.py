@@ -21,7 +21,8 @@ from tinyrl.course.interview.drill import KIND, begin, summary
 from tinyrl.course.interview.drilling import KINDS, Card, Kind
 from tinyrl.course.interview.questions import GROUPS, TITLES, Question, Text
 from tinyrl.course.interview.reviews import Review
-from tinyrl.course.panels.mismatch import rooted, show_with_static
+from tinyrl.course.live import show_live
+from tinyrl.course.panels.frame import rooted
 from tinyrl.course.style import BAD, GOOD
 from tinyrl.course.words import Words, language
 
@@ -76,7 +77,7 @@ class DrillPanel:
     def show(self) -> None:
         """Display the panel; a reader without a kernel sees how many cards there are."""
         print(self.begun)
-        show_with_static(self.widget, b"", "", "")
+        show_live(self.widget)
 
     @property
     def card(self) -> Card:
