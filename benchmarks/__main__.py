@@ -20,7 +20,7 @@ from rich.table import Table
 
 from tinyrl.checkpoints import HERE, load
 from tinyrl.course import execute
-from tinyrl.course.panels.mismatch import panel
+from tinyrl.course.panels.mismatch_panel import panel
 from tinyrl.logprobs import token_logp
 from tinyrl.rollout import rollout
 from tinyrl.sampling import gumbel

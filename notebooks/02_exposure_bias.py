@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.panels.roads import RoadPanel
+from tinyrl.course.panels.exposure_panel import RoadPanel
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.exposure import (
     drive, errors_by_position, expected_errors, hazard, local_errors,

@@ -29,7 +29,7 @@ from tinyrl.checkpoints import load
 from tinyrl.course import panel, style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.panels.bits import NAMES
-from tinyrl.course.panels.explorer import BitExplorer
+from tinyrl.course.panels.bit_explorer import BitExplorer
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.formats import FORMATS, neighbours, quantise, round_to, spacing
 from tinyrl.kernels import Kernels, Numerics

@@ -32,8 +32,8 @@ from tinyrl.advantages import group_advantages, informative
 from tinyrl.checkpoints import load
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.lessons.pairs import Pair, look
-from tinyrl.course.lessons.updates import GROUP, answered, first_update, push
+from tinyrl.course.lessons.faulty_pairs import Pair, look
+from tinyrl.course.lessons.one_update import GROUP, answered, first_update, push
 from tinyrl.course.panels.run_plots import plot_runs
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.course.predictions import predict, reveal

@@ -32,7 +32,7 @@ from tinyrl.correction import Correction
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.lessons.enumerated import table, versus, world
-from tinyrl.course.panels.caps import CapPanel, plot_errors
+from tinyrl.course.panels.cap_panel import CapPanel, plot_errors
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.explain import explain

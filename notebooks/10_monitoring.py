@@ -30,11 +30,11 @@ from tinyrl.checkpoints import load
 from tinyrl.correction import Correction
 from tinyrl.course import style
 from tinyrl.course.claims import claim, seed
-from tinyrl.course.lessons.pairs import Pair, in_parts, look, measured
-from tinyrl.course.lessons.rings import draw_rings, rung, told
-from tinyrl.course.lessons.sights import draw_sights
-from tinyrl.course.lessons.updates import GROUP, answered, first_update
-from tinyrl.course.lessons.watching import live, serve
+from tinyrl.course.lessons.alarm_rings import draw_rings, rung, told
+from tinyrl.course.lessons.faulty_pairs import Pair, in_parts, look, measured
+from tinyrl.course.lessons.one_update import GROUP, answered, first_update
+from tinyrl.course.lessons.visibility import draw_sights
+from tinyrl.course.lessons.watched_runs import live, serve
 from tinyrl.course.panels.runs_panel import QUICK, RunsPanel
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.framework_names import FRAMEWORKS, TWO_MEANINGS, translate

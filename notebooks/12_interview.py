@@ -33,7 +33,7 @@ from tinyrl.checkpoints import load
 from tinyrl.course import drill, style
 from tinyrl.course.claims import claim, seed
 from tinyrl.course.interview import cases
-from tinyrl.course.lessons.updates import answered, first_update
+from tinyrl.course.lessons.one_update import answered, first_update
 from tinyrl.course.predictions import predict, reveal
 from tinyrl.metrics import compare, ess
 from tinyrl.runs import digest

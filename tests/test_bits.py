@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from number_formats import INTEGERS, SMALL, every_number
-from tinyrl.course.panels import explorer as explorer_module
+from tinyrl.course import live
+from tinyrl.course.panels.bit_explorer import BitExplorer
 from tinyrl.course.panels.bits import NAMES, Stored, fate, overview
-from tinyrl.course.panels.explorer import BitExplorer
 from tinyrl.formats import FORMATS, FormatName
 
 names = st.sampled_from(list(FORMATS))
@@ -235,9 +235,9 @@ def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_readers_without_a_kernel_get_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, str]] = []
-    monkeypatch.setattr(explorer_module, "display", lambda data, raw: shown.append(data))
+    monkeypatch.setattr(live, "display", lambda data, **_: shown.append(data))
     BitExplorer(0.1)._ipython_display_()
-    static, live = shown
+    static, _, controls = shown
     assert static["text/html"] == overview(0.1)._repr_html_()
     assert static["text/plain"] == str(overview(0.1))
-    assert "needs a running kernel" in live["text/plain"]
+    assert "run this cell" in controls["text/plain"]

@@ -55,7 +55,7 @@ ASK = """
 import gc, json
 import torch
 from tinyrl import metrics, scoring, trainer
-from tinyrl.course.panels.mismatch import MismatchPanel
+from tinyrl.course.panels.mismatch_panel import MismatchPanel
 
 (panel_,) = [x for x in gc.get_objects() if type(x) is MismatchPanel]
 now, prompts = panel_.controls.setting(), panel_._prompts

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from asking import Answer, failure, token_delta
-from tinyrl.course.checking import attempt as attempt_module
-from tinyrl.course.checking.attempt import attempt
+from tinyrl.course.checking import guarded_call as attempt_module
+from tinyrl.course.checking.guarded_call import attempt
 from tinyrl.course.checking.judging import judge
 from tinyrl.course.exercises import find
 from tinyrl.logprobs import masked_mean as library_masked_mean

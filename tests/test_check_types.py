@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from asking import Answer
-from tinyrl.course.checking import complaints
+from tinyrl.course.checking import messages
 from tinyrl.course.checking.judging import Known, walk
 from tinyrl.course.exercises import find
 
@@ -88,7 +88,7 @@ def test_booleans_and_ids_are_shown_as_such(large: bool) -> None:
     def told(mine: float, theirs: float, **kinds: tuple[str, ...]) -> list[str]:
         ones = np.ones(size)
         told = replace(exercise, **kinds)  # type: ignore[arg-type]
-        rows = complaints.compared(told, case, "x", mine * ones, theirs * ones, 0 * ones)
+        rows = messages.compared(told, case, "x", mine * ones, theirs * ones, 0 * ones)
         values = (value for _, value in rows[-2:])
         return [value if large else value.split(",")[0].strip("[] ") for value in values]
 
@@ -102,8 +102,8 @@ def test_booleans_and_ids_are_shown_as_such(large: bool) -> None:
 
 def test_a_number_just_below_a_whole_one_is_not_shown_as_it() -> None:
     just_below_8 = torch.tensor([8.0, 1.5, math.inf]).nextafter(torch.zeros(3))
-    assert complaints.shown(just_below_8[:1]) == "[7.9999995]"
-    assert complaints.shown(torch.tensor([1 / 3, 8.0, math.inf])) == (
+    assert messages.shown(just_below_8[:1]) == "[7.9999995]"
+    assert messages.shown(torch.tensor([1 / 3, 8.0, math.inf])) == (
         "[0.333333, 8.      ,      inf]"
     )
 

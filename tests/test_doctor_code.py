@@ -90,7 +90,7 @@ def test_an_answer_under_a_magic_has_to_define_something(
     problems = [f for f in doctor.examine(save(tmp_path, nb), nb, LAB) if not f.note]
     assert [f.kind for f in problems] == found
     assert all(f.cell == 22 and not f.fixable for f in problems)
-    assert all("defines nothing" in f.said for f in problems)
+    assert all("defines nothing" in f.said.en for f in problems)
 
 
 @pytest.mark.parametrize("name", ["setup", "by_hand"])

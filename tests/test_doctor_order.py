@@ -17,7 +17,7 @@ from submissions import LAB, NAME, assert_gradable, good, save, strip_all
 from tinyrl.course import notebooks
 from tinyrl.course.classroom import doctor
 from tinyrl.course.classroom.grading import grade
-from tinyrl.course.classroom.kept import is_kept
+from tinyrl.course.classroom.kept_edits import is_kept
 from tinyrl.course.classroom.preprocessors import RepairSubmission
 from tinyrl.course.classroom.repair import repaired
 from tinyrl.course.notebooks import grade_id

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lab_sources import each, solution
-from tinyrl.course.checking.observing import truth
+from tinyrl.course.checking.comparison import truth
 from tinyrl.course.exercise import STAGES, Exercise
 from tinyrl.course.exercises import LABS, find, lab_of
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from lab_sources import lab, solution
 from number_formats import NUMPY, every_number
+from tinyrl.course.checking.comparison import truth, within
 from tinyrl.course.checking.judging import Known, judge, walk
-from tinyrl.course.checking.observing import truth, within
 from tinyrl.course.exercises import LABS, find
 from tinyrl.formats import quantise
 
@@ -182,7 +182,7 @@ def test_infinity_is_only_close_to_itself() -> None:
 
 
 def test_an_exact_exercise_forgives_no_jump() -> None:
-    """A tie, nudged, rounds the other way: that move must not become its tolerance."""
+    """A tie, perturbed, rounds the other way: that move must not become its tolerance."""
     exercise = find("round_nearest")
     (case,) = [c for c in exercise.inputs(0) if "middle of two" in c.what.en]
     tight, loose = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,7 @@ def test_what_is_no_lab_is_said_to_be_none(
     assert doctor.run(Path(asked)) == doctor.USAGE
     out = capsys.readouterr().out
     assert out.startswith("✗ no notebook ")
+    assert "Run this in the course's folder" in out
     assert f"Labs of this course: {NAME}" in out
 
 
@@ -124,3 +126,12 @@ def test_every_released_lab_recognises_itself() -> None:
         assert sum(is_test(c) for c in lab.notebook.cells) > 0
         assert repaired(lab.notebook, lab) == lab.notebook
     assert isinstance(LAB, Lab)
+
+
+def test_what_is_no_lab_is_said_in_chinese(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYRL_LANG", "zh")
+    for name in ("lab07", "none.ipynb"):
+        assert doctor.run(name) == doctor.USAGE
+        assert not re.search(r"\b(called|folder|file|notebook)\b", capsys.readouterr().out)

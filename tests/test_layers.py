@@ -42,7 +42,17 @@ COURSE = [  # the same inside the course
         "html",
         "sources",
     ),
-    *("journal", "records", "card", "style", "syllabus", "labels", "claims", "predictions"),
+    *(
+        "journal",
+        "records",
+        "card",
+        "live",
+        "style",
+        "syllabus",
+        "labels",
+        "claims",
+        "predictions",
+    ),
     *("exercise", "exercises", "outline", "environment", "execute"),
     *("lessons", "panels", "checking", "interview", "authoring", "classroom"),
 ]
@@ -128,6 +138,12 @@ def test_the_package_lists_its_layers_in_their_order() -> None:
     assert said
     listed = [part.split(": ")[1] for part in said.split("\n- ")[1:]]
     assert [x for part in listed for x in " ".join(part.split()).split(", ")] == LAYERS
+
+
+def test_the_course_says_where_everything_is() -> None:
+    said = set(re.findall(r"\w+", course.__doc__ or ""))
+    assert set(COURSE) <= said
+    assert {layer(m, SRC / "course") for m in COURSE_MODULES} == set(COURSE)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from nbgrader.validator import Validator
 
 from tinyrl.course import notebooks, sources
 from tinyrl.course.authoring import build
+from tinyrl.course.checking.forking import FORKS, Template
 from tinyrl.course.checking.remote import Process
-from tinyrl.course.checking.template import FORKS, Template
 from tinyrl.course.classroom import grading, labcheck, labs
 from tinyrl.course.exercises import LABS
 from tinyrl.course.notebooks import grade_id, is_test, role

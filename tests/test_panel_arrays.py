@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from tinyrl.course.panels.mismatch import ArraysPanel, panel
+from tinyrl.course.panels.mismatch_panel import ArraysPanel, panel
 from tinyrl.metrics import Mismatch, compare
 
 

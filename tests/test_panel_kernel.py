@@ -14,11 +14,11 @@ model = GPT(GPTConfig(), torch.Generator().manual_seed(0))""",
     "p = panel(model, CumSum(n=5), sequences=8)\np",
     """p.controls.inputs["rollout"]["numerics.weights"].value = "int4"
 print(repr(p.view.mismatch.k3), p.view.numbers.value)""",
-    """import tinyrl.course.panels.mismatch as panels
+    """import tinyrl.course.panels.mismatch_panel as panels
 def broken(*a, **k): raise RuntimeError("boom")
 panels.compare = broken
 p.controls.inputs["rollout"]["numerics.weights"].value = "int8"
-print(p.view.error.value)""",
+print(p.error.value)""",
 ]
 
 
@@ -30,12 +30,13 @@ def executed():
 
 
 def test_the_cell_leaves_a_picture_and_then_the_live_panel(executed):
-    picture, live = executed.cells[1].outputs
+    picture, line, live = executed.cells[1].outputs
+    assert "run this cell" in line.data["text/html"]
     assert picture.data["image/png"].startswith("iVBORw0KGgo")
     assert "top-1 same" in picture.data["text/plain"]
     assert "max |δ|" in picture.metadata["image/png"]["alt"]
     assert "application/vnd.jupyter.widget-view+json" in live.data
-    assert "needs a running kernel" in live.data["text/plain"]
+    assert "run this cell" in live.data["text/plain"]
     assert "Panel(" not in live.data["text/plain"]
 
 

@@ -75,6 +75,19 @@ def test_the_answer_beside_the_prediction(
     assert verdict("00.x") is right
 
 
+def test_the_answer_repeats_its_question(capsys: pytest.CaptureFixture[str]) -> None:
+    predict("00.x", "Which way?", OPTIONS)
+    predict("00.y", "And then?", OPTIONS)
+    click("00.x", "down")
+    capsys.readouterr()
+    reveal("00.x", "up")
+    assert "Which way?" in capsys.readouterr().out
+    reveal("00.y", "up")
+    assert "And then?" in capsys.readouterr().out
+    reveal("00.z", "up")  # asked by another kernel
+    assert "?" not in capsys.readouterr().out
+
+
 def test_without_a_prediction_the_answer_is_shown_and_nothing_is_judged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

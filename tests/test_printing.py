@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,21 @@ def test_lab_check_cuts_nothing_off_and_reads_no_markup(
     if width >= 60:  # below, the name is folded, too
         table = out.partition("exercise")[2].partition("✗  ratio")[0]
         assert said in "".join(table.replace("length_normalised_delta", "").split())
+
+
+def test_lab_check_speaks_chinese(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TINYRL_LANG", "zh")
+    path = tmp_path / "another_name.ipynb"
+    path.write_text(doctor.notebooks.dumps(good()), "utf-8")
+    made = Marks((Mark("t", "ratio", 0.5, 2.0), Mark("u", "kl", 1.0, 1.0)), {})
+    monkeypatch.setattr(grading, "grade", lambda *_: made)
+    assert labcheck.run(path) == labcheck.LESS
+    out = "".join(capsys.readouterr().out.split()).partition(".ipynb")[2]
+    for said in ("题目", "得分", "1.5/3分", "另有", "这样交上去可能丢分（文件必须叫"):
+        assert said in out
+    assert not {"exercise", "points", "Handed"} & set(re.findall("[a-zA-Z]+", out))
 
 
 def test_a_strange_student_costs_the_class_no_table(

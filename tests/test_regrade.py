@@ -17,7 +17,7 @@ from submissions import LAB, NAME, good, save
 from tinyrl.course.checking import judging
 from tinyrl.course.checking.remote import NoProcess, Process
 from tinyrl.course.classroom import grading, regrade
-from tinyrl.course.classroom.folders import CannotRegrade, Course
+from tinyrl.course.classroom.gradebook import CannotRegrade, Course
 from tinyrl.course.classroom.grading import Mark, Marks
 from tinyrl.course.exercises import find
 from tinyrl.course.notebooks import grade_id, is_test

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tinyrl.course.checking import remote, wire
-from tinyrl.course.checking.attempt import AsksKeyboard, OutOfTime
+from tinyrl.course.checking.guarded_call import AsksKeyboard, OutOfTime
 from tinyrl.course.checking.remote import Ended, Notebook, RemoteFunction
 
 HONEST = """

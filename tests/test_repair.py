@@ -14,8 +14,8 @@ from nbformat import NotebookNode
 from adversaries.students import cell, own
 from submissions import LAB, assert_gradable, good, save, strip_all
 from tinyrl.course import notebooks
-from tinyrl.course.classroom import doctor
-from tinyrl.course.classroom.kept import is_kept
+from tinyrl.course.classroom import doctor, findings
+from tinyrl.course.classroom.kept_edits import is_kept
 from tinyrl.course.classroom.repair import repaired
 from tinyrl.course.notebooks import grade_id
 
@@ -178,9 +178,9 @@ def test_of_two_copies_of_a_test_the_unedited_one_is_taken_where_it_stands(
     twin.id, twin.source = "twin", HACK
     at = nb.cells.index(cell(nb, "ratio_test"))
     nb.cells.insert(at + position, twin)
-    (found,) = [f for f in doctor._cells(nb, LAB) if f.kind == "duplicate"]
+    (found,) = [f for f in findings._cells(nb, LAB) if f.kind == "duplicate"]
     assert found.cell == 1 + at + 1 - position
-    assert found.said.endswith("this one counts")
+    assert found.said.en.endswith("this one counts")
     fixed = repaired(nb, LAB)
     assert_gradable(fixed)
     assert is_kept(fixed.cells[at + position])

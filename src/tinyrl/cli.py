@@ -107,6 +107,7 @@ def lab_doctor(
     fix: Annotated[
         bool, typer.Option("--fix", help="Repair what can be repaired.")
     ] = False,
+    lang: Lang = None,
 ) -> None:
     """Find what silently costs marks, and repair it.
 
@@ -114,6 +115,7 @@ def lab_doctor(
     """
     from tinyrl.course.classroom import doctor
 
+    _speak(lang)
     raise typer.Exit(doctor.run(lab, fix))
 
 

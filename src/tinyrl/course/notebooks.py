@@ -12,6 +12,20 @@ import nbformat
 from nbformat import NotebookNode
 
 from tinyrl.course.printing import encodable, plain
+from tinyrl.course.words import Words
+
+UTF16 = Words(
+    "{} is UTF-16, a notebook is UTF-8: save it as UTF-8",
+    "{} 是 UTF-16，而笔记本必须是 UTF-8：请另存为 UTF-8",
+)
+ABSENT = Words("{}: there is no such file", "{}：没有这个文件")
+UNREAD = Words("{} cannot be read: {}", "无法读取 {}：{}")
+EMPTY = Words(
+    "{} is empty: was the disk full, or the download cut short?",
+    "{} 是空的：磁盘满了，还是下载中断了？",
+)
+NO_JSON = Words("{}:{}: no notebook: {}", "{}:{}：不是笔记本：{}")
+INVALID = Words("{} is no valid notebook: {}", "{} 不是有效的笔记本：{}")
 
 
 class BadNotebook(Exception):
@@ -23,14 +37,14 @@ def read(path: Path) -> NotebookNode:
     try:
         data = path.read_bytes()
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise BadNotebook(f"{path} is UTF-16, a notebook is UTF-8: save it as UTF-8")
+            raise BadNotebook(str(UTF16).format(path))
         text = data.decode("utf-8-sig")
     except FileNotFoundError:
-        raise BadNotebook(f"{path}: there is no such file") from None
+        raise BadNotebook(str(ABSENT).format(path)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadNotebook(f"{path} cannot be read: {error}") from error
+        raise BadNotebook(str(UNREAD).format(path, error)) from error
     if not text.strip():
-        raise BadNotebook(f"{path} is empty: was the disk full, or the download cut short?")
+        raise BadNotebook(str(EMPTY).format(path))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # missing ids; validity is checked below
@@ -38,10 +52,10 @@ def read(path: Path) -> NotebookNode:
             nb = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
             nbformat.validate(nb)
     except json.JSONDecodeError as error:
-        raise BadNotebook(f"{path}:{error.lineno}: no notebook: {error.msg}") from error
+        raise BadNotebook(str(NO_JSON).format(path, error.lineno, error.msg)) from error
     except Exception as error:  # nbformat has many ways to say no
         reason = plain(str(error).strip().partition("\n")[0]) or type(error).__name__
-        raise BadNotebook(f"{path} is no valid notebook: {reason}") from error
+        raise BadNotebook(str(INVALID).format(path, reason)) from error
     return copy(nb)
 
 

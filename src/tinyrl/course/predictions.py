@@ -14,6 +14,7 @@ from typing import Any
 
 from tinyrl.course import records
 from tinyrl.course.card import Card, show
+from tinyrl.course.live import show_live
 from tinyrl.course.records import Record
 from tinyrl.course.words import Words
 
@@ -34,7 +35,8 @@ NONE_MADE = Words(
 )
 
 _revealed: set[str] = set()  # whose answers this kernel has shown
-_asked: dict[str, tuple[str, ...]] = {}  # what this kernel asked, so reveal can be checked
+_asked: dict[str, tuple[str, tuple[str, ...]]] = {}
+"""The questions of this kernel and their options: `reveal` repeats and checks them."""
 
 
 def predict(name: str, question: str, options: Sequence[str]) -> None:
@@ -45,9 +47,7 @@ def predict(name: str, question: str, options: Sequence[str]) -> None:
     """
     if len(options) < 2 or len(set(options)) < len(options):
         raise ValueError(f"{name}: give two or more different options, not {list(options)}")
-    _asked[name] = tuple(options)
-    from IPython.display import display
-
+    _asked[name] = question, tuple(options)
     lettered = list(zip(ascii_uppercase, options, strict=False))
     items = "".join(f"<li>{escape(option)}</li>" for option in options)
     asked = f"<b>{PREDICT}.</b> {escape(question)}"
@@ -57,8 +57,7 @@ def predict(name: str, question: str, options: Sequence[str]) -> None:
         "text/html": f'<div>{asked}<ol style="{style}">{items}</ol></div>',
         "text/plain": "\n".join(lines),
     }
-    display(data, raw=True)  # type: ignore[no-untyped-call]
-    display(buttons(name, options))  # type: ignore[no-untyped-call]
+    show_live(buttons(name, options), data)
 
 
 def buttons(name: str, options: Sequence[str]) -> Any:
@@ -92,23 +91,24 @@ def reveal(name: str, truth: str) -> None:
     `truth` is one of the options of `predict`, worked out from the experiment where
     possible; `ValueError` if this kernel asked the question and offered no such option.
     """
-    if name in _asked and truth not in _asked[name]:
-        raise ValueError(f"{name}: {truth!r} is none of its options {list(_asked[name])}")
+    question, options = _asked.get(name, ("", (truth,)))
+    if truth not in options:
+        raise ValueError(f"{name}: {truth!r} is none of its options {list(options)}")
     choice = committed(name)
     _revealed.add(name)
     if choice is None:
         heading = Words(en=f"The answer: {truth}", zh=f"答案：{truth}")
-        show(Card("quiet", str(heading), str(NONE_MADE)))
+        show(Card("quiet", str(heading), question, foot=str(NONE_MADE)))
         return
     if verdict(name) is None:
         records.remember(Record("right" if choice == truth else "wrong", name))
     if choice == truth:
         heading = Words(en=f"As you predicted: {truth}", zh=f"猜对了：{truth}")
-        show(Card("good", str(heading)))
+        show(Card("good", str(heading), question))
     else:
         heading = Words(en=f"No: {truth}", zh=f"不对，答案是：{truth}")
         said = Words(en=f"You predicted: {choice}", zh=f"你的预测：{choice}")
-        show(Card("bad", str(heading), str(said)))
+        show(Card("bad", str(heading), question, foot=str(said)))
 
 
 def committed(name: str) -> str | None:

@@ -30,8 +30,9 @@ NO_SOLUTION = Words(
     zh="这份课程不含参考答案。请向发给你课程的人索取，或克隆课程仓库。",
 )
 LAST = Words(
-    en='That was the last hint. solution("{}") shows one right answer.',
-    zh='这是最后一条提示。solution("{}") 会给出一个参考答案。',
+    en="That was the last hint. After one checked try, "
+    'solution("{}") shows one right answer.',
+    zh='这是最后一条提示。check 过一次之后，solution("{}") 会给出一个参考答案。',
 )
 NOT_BEGUN = Words(en="not begun", zh="尚未开始")
 SOLVED = Words(en="solved", zh="已完成")
@@ -45,7 +46,7 @@ def hint(name: str, level: int | None = None) -> None:
         return
     last = len(exercise.hints)
     if level is None:
-        level = min(records.standing(name).hints + 1, last)
+        level = max(1, min(records.standing(name).hints + 1, last))
     if level not in range(1, last + 1):
         raise ValueError(f"hints have levels 1 to {last}, not {level!r}")
     note = records.remember(Record("hint", name, level=level))

@@ -7,7 +7,7 @@ the learner's own outputs, and it alone, is it. The text of the answer is never 
 
 from __future__ import annotations
 
-# As in observing.py.
+# As in comparison.py.
 from builtins import callable, enumerate, len, list, max, range, type, zip  # noqa: UP029
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +18,8 @@ from typing import Literal
 from numpy import isfinite, zeros_like
 from torch import Tensor
 
-from tinyrl.course.checking import complaints
-from tinyrl.course.checking.attempt import as_shipped
-from tinyrl.course.checking.complaints import Rows
-from tinyrl.course.checking.observing import (
+from tinyrl.course.checking import messages
+from tinyrl.course.checking.comparison import (
     Seen,
     Truth,
     gradient_slack,
@@ -31,6 +29,8 @@ from tinyrl.course.checking.observing import (
     truth,
     within,
 )
+from tinyrl.course.checking.guarded_call import as_shipped
+from tinyrl.course.checking.messages import Rows
 from tinyrl.course.exercise import STAGES, Case, Exercise, Function, Stage
 from tinyrl.course.words import Words
 
@@ -130,22 +130,22 @@ def walk(known: Known, answer: object, *, own: bool = False) -> Verdict:
     """
     exercise = known.exercise
     if not callable(answer):
-        return _told("blank", complaints.not_callable(exercise.name, answer))
+        return _told("blank", messages.not_callable(exercise.name, answer))
     trail: list[Seen] = []
     for passed, case in enumerate(known.cases):
         seen = observe(exercise, answer, case)
-        if not passed and (blank := complaints.blank(exercise.name, seen.attempt)):
+        if not passed and (blank := messages.blank(exercise.name, seen.attempt)):
             return _told("blank", blank)
         if seen.attempt.borrowed and not own:
-            said = complaints.borrowed(exercise.name, seen.attempt.borrowed[0])
+            said = messages.borrowed(exercise.name, seen.attempt.borrowed[0])
             return _told("wrong", said, passed, case.stage, "borrowed")
         trail.append(seen)
         if fault := find_fault(exercise, case, seen, known.truth(passed)):
-            rows = () if own else fault.rows() + complaints.printed(seen.attempt)
+            rows = () if own else fault.rows() + messages.printed(seen.attempt)
             verdict = Verdict(
                 "wrong", fault.text, fault.hidden, passed, case.stage, None, rows
             )
-            if fault.kind in ("type", "changed") or complaints.stopped(seen.attempt):
+            if fault.kind in ("type", "changed") or messages.stopped(seen.attempt):
                 return verdict
             mistake = diagnose(known, answer, trail)
             if mistake is None:
@@ -153,7 +153,7 @@ def walk(known: Known, answer: object, *, own: bool = False) -> Verdict:
             said = exercise.mistakes[mistake][1]
             return replace(verdict, text=said, hidden=said, mistake=mistake)
     passed = len(known.cases)
-    return _told("right", complaints.solved(exercise.name, passed), passed)
+    return _told("right", messages.solved(exercise.name, passed), passed)
 
 
 def _told(
@@ -202,8 +202,8 @@ def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Faul
     it is a view of it, has no fault but the writing.
     """
     if seen.attempt.error is not None:
-        text, hidden = complaints.raised(exercise, case, seen.attempt)
-        return Fault("error", text, hidden, partial(complaints.inputs, exercise, case))
+        text, hidden = messages.raised(exercise, case, seen.attempt)
+        return Fault("error", text, hidden, partial(messages.inputs, exercise, case))
     if said := seen.unreadable:
         return Fault("type", said, said)
     changed = seen.attempt.changed
@@ -219,16 +219,16 @@ def find_fault(exercise: Exercise, case: Case, seen: Seen, right: Truth) -> Faul
     )
     for name, mine, before, theirs, tolerance in numbers:
         if mine.shape != theirs.shape:
-            said = complaints.shape(exercise.called(name), mine.shape, theirs.shape)
-            rows = partial(complaints.inputs, exercise, case)
+            said = messages.shape(exercise.called(name), mine.shape, theirs.shape)
+            rows = partial(messages.inputs, exercise, case)
             return Fault("shape", said, said, rows)
         if not within(mine, theirs, tolerance) and not within(before, theirs, tolerance):
-            said = complaints.value(exercise.called(name), case, wrote)
+            said = messages.value(exercise.called(name), case, wrote)
             shown = exercise, case, name, mine, theirs, tolerance
-            rows = partial(complaints.compared, *shown)
+            rows = partial(messages.compared, *shown)
             return Fault("value", said, said, rows)
     if wrote is not None:
-        said = complaints.changed(exercise.name, wrote)
+        said = messages.changed(exercise.name, wrote)
         return Fault("changed", said, said)
     if said := seen.unfit:
         return Fault("type", said, said)
@@ -248,15 +248,15 @@ def _gradient_fault(exercise: Exercise, seen: Seen, right: Truth) -> Words | Non
         slack = gradient_slack(theirs, right.gradients.values())
         if theirs is None:
             if mine is not None and not within(mine, zeros_like(mine), slack):
-                return complaints.gradient_into_data(name)
+                return messages.gradient_into_data(name)
         elif mine is None:
             if theirs.any():
-                return complaints.no_gradient(name)
+                return messages.no_gradient(name)
             for part, value in parts(exercise, seen.attempt.value):
                 if type(value) is not Tensor:
-                    return complaints.plain_number(exercise.called(part))
+                    return messages.plain_number(exercise.called(part))
         elif not isfinite(mine).all():
-            return complaints.nan_gradient(name)
+            return messages.nan_gradient(name)
         elif not within(mine, theirs, slack):
-            return complaints.wrong_gradient(name)
+            return messages.wrong_gradient(name)
     return None

@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tinyrl.course.checking import wire
-from tinyrl.course.checking.attempt import AsksKeyboard, OutOfTime
-from tinyrl.course.checking.starting import Child, started
+from tinyrl.course.checking.guarded_call import AsksKeyboard, OutOfTime
+from tinyrl.course.checking.start_worker import Child, started
 from tinyrl.course.checking.worker import tensors_in
 
 START_SECONDS = 60.0  # for a new process to import torch on a busy machine

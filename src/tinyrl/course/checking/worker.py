@@ -7,7 +7,7 @@ when one kills the process or never ends, the other side knows which, and starts
 process that leaves it out. Nothing in here is to be trusted by the other side (remote.py).
 
 To import torch takes longer than to mark a notebook. So `template` imports everything once
-and forks a process for each notebook, for template.py; it runs no student's code.
+and forks a process for each notebook, for forking.py; it runs no student's code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torch import Tensor
 from traitlets.config import Config
 
 from tinyrl.course.checking import wire
-from tinyrl.course.checking.attempt import Attempt, attempt
+from tinyrl.course.checking.guarded_call import Attempt, attempt
 
 MEMORY = 16 << 30  # bytes of address space, most of which torch only reserves
 TIMED = re.compile(r"\A\s*%%(time|capture)\b.*\n")  # the cell means the same without

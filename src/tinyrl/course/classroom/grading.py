@@ -17,12 +17,13 @@ from typing import Any
 from nbformat import NotebookNode
 
 from tinyrl.course import check
-from tinyrl.course.checking import complaints
+from tinyrl.course.checking import messages
 from tinyrl.course.checking.remote import Ended, NoProcess, Notebook, Process
 from tinyrl.course.classroom.labs import Lab
 from tinyrl.course.classroom.repair import repaired
 from tinyrl.course.notebooks import grade_id, is_test
 from tinyrl.course.printing import plain
+from tinyrl.course.words import Words
 
 ASKS = "_check"  # the name by which a test cell calls `check`
 
@@ -103,7 +104,7 @@ def _run(answers: Notebook, tree: ast.Module, seed: int | None) -> None:
             check(exercise, namespace[variable], seed=seed)
         # The notebook's process told; a check in its own process may have been patched.
         if borrowed := answers.borrowed.get(variable):
-            raise AssertionError(str(complaints.borrowed(exercise, min(borrowed))))
+            raise AssertionError(str(messages.borrowed(exercise, min(borrowed))))
 
 
 def _asked(tree: ast.Module) -> list[tuple[str, str]]:
@@ -119,10 +120,16 @@ def _asked(tree: ast.Module) -> list[tuple[str, str]]:
 
 
 def _one_line(error: BaseException) -> str:
+    said: object
     if isinstance(error, NameError):
-        said = f"nothing is called {error.name}: its cell is empty, or stopped before"
+        said = Words(
+            f"nothing is called {error.name}: its cell is empty, or stopped before",
+            f"没有叫 {error.name} 的东西：它的单元格是空的，或者在那之前就停了",
+        )
     elif isinstance(error, Ended):
-        said = f"the notebook's cells do not run: {error}"
+        said = Words(
+            f"the notebook's cells do not run: {error}", f"笔记本的单元格无法运行：{error}"
+        )
     else:
-        said = str(error)
+        said = error
     return plain(said)[:300] or type(error).__name__  # the text may be a student's

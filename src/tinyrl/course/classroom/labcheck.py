@@ -13,15 +13,25 @@ from rich.markup import escape
 from rich.table import Table
 
 from tinyrl.course import notebooks
-from tinyrl.course.classroom import doctor, labs
+from tinyrl.course.classroom import labs
+from tinyrl.course.classroom.findings import examine
 from tinyrl.course.classroom.labs import NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
 from tinyrl.course.printing import console, plain
+from tinyrl.course.words import Words
 
 if TYPE_CHECKING:
     from tinyrl.course.classroom.grading import Mark
 
 FULL, LESS, USAGE = 0, 1, 2
+RUNNING = Words("running the answers in a fresh process", "正在新的进程里运行答案")
+EXERCISE, POINTS = Words("exercise", "题目"), Words("points", "得分")
+TOTAL = Words("{:g} of {:g} points", "{:g} / {:g} 分")
+BY_HAND = Words("{:g} more points are given by a person.", "另有 {:g} 分由人评阅。")
+PROBLEM = Words(
+    "Handed in like this it can lose marks ({}). See: tinyrl lab doctor {}",
+    "这样交上去可能丢分（{}）。请运行：tinyrl lab doctor {}",
+)
 
 
 def run(lab: str | Path) -> int:
@@ -41,28 +51,25 @@ def run(lab: str | Path) -> int:
     )
 
     try:
-        with out.status("running the answers in a fresh process"):
+        with out.status(str(RUNNING)):
             marks = grade(nb, original, original.notebook)
     except NoProcess as error:
         out.print(f"[red]✗[/] {escape(plain(error))}", soft_wrap=True)
         return USAGE
     table = Table("", box=None, pad_edge=False, header_style="dim")
-    table.add_column("exercise", overflow="fold")  # on a narrow terminal: nothing is cut
-    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column(str(EXERCISE), overflow="fold")  # on a narrow terminal nothing is cut
+    table.add_column(str(POINTS), justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for exercise in dict.fromkeys(mark.exercise for mark in marks.marks):
         table.add_row(*_row(exercise, [m for m in marks.marks if m.exercise == exercise]))
     out.print(table)
-    out.print(f"[bold]{marks.points:g} of {marks.out_of:g} points[/]")
+    out.print(f"[bold]{str(TOTAL).format(marks.points, marks.out_of)}[/]")
     if by_hand := _by_hand(original):
-        out.print(f"[dim]{by_hand:g} more points are given by a person.[/]")
-    problems = [f.said for f in doctor.examine(path, nb, original) if not f.note]
+        out.print(f"[dim]{str(BY_HAND).format(by_hand)}[/]")
+    problems = [f.said for f in examine(path, nb, original) if not f.note]
     if problems:
-        out.print(
-            "[red]✗[/] Handed in like this it can lose marks "
-            f"({escape(plain(problems[0]))}). See: tinyrl lab doctor {escape(plain(lab))}",
-            soft_wrap=True,
-        )
+        said = plain(str(PROBLEM).format(problems[0], lab))
+        out.print(f"[red]✗[/] {escape(said)}", soft_wrap=True)
     return FULL if marks.points == marks.out_of else LESS
 
 

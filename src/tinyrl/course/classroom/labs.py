@@ -16,10 +16,22 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from tinyrl.course.notebooks import grade_id, read
+from tinyrl.course.words import Words
 
 RELEASED = Path(__file__).parent / "released"
 RECOGNISED = 0.2  # of a lab's cells have to be there
 NUMBER = re.compile(r"(?:lab)?0*([0-9]+)")  # as people write it: 1, 01, lab1
+
+SEVERAL = Words(
+    "{} could be any of {}: name the file", "{} 可以指 {} 中的任何一个：请写出文件名"
+)
+ABSENT = Words("no notebook called {} here", "这里没有叫 {} 的笔记本")
+EMPTY = Words("no notebook in {}", "{} 里没有笔记本")
+WHERE = Words(
+    "{}. Run this in the course's folder, or name the file. Labs of this course: {}",
+    "{}。请在课程的文件夹里运行，或写出文件名。本课程的实验：{}",
+)
+STRANGE = Words("{} is not one of this course's labs", "{} 不是本课程的实验")
 
 
 class NoSuchLab(Exception):
@@ -63,10 +75,9 @@ def locate(asked: str | Path, here: Path | None = None) -> Path:
             return some[0]
     if found:
         several = ", ".join(os.path.relpath(p, here) for p in exact or found)
-        raise NoSuchLab(f"{asked} could be any of {several}: name the file")
-    where = f"in {asked}" if os.path.isdir(path) else f"called {asked} here"
-    labs = ", ".join(sorted(known)) or "none"
-    raise NoSuchLab(f"no notebook {where}. Labs of this course: {labs}")
+        raise NoSuchLab(str(SEVERAL).format(asked, several))
+    absent = str(EMPTY if os.path.isdir(path) else ABSENT).format(asked)
+    raise NoSuchLab(str(WHERE).format(absent, ", ".join(sorted(known))))
 
 
 def _like(name: str, here: Path) -> list[Path]:
@@ -94,5 +105,5 @@ def recognise(nb: NotebookNode, path: Path, labs: list[Lab]) -> Lab:
 
     best = max(labs, key=shared, default=None)
     if best is None or shared(best) < RECOGNISED:
-        raise NoSuchLab(f"{path} is not one of this course's labs")
+        raise NoSuchLab(str(STRANGE).format(path))
     return best

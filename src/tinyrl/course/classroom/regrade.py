@@ -29,10 +29,11 @@ from rich.table import Table
 
 from tinyrl.course import notebooks, saving
 from tinyrl.course.checking import judging
+from tinyrl.course.checking.forking import FORKS, Template
 from tinyrl.course.checking.remote import GONE, NoProcess, Process
-from tinyrl.course.checking.template import FORKS, Template
-from tinyrl.course.classroom import doctor, labs
-from tinyrl.course.classroom.folders import CannotRegrade, Course
+from tinyrl.course.classroom import labs
+from tinyrl.course.classroom.findings import examine
+from tinyrl.course.classroom.gradebook import CannotRegrade, Course
 from tinyrl.course.classroom.grading import Mark, Marks, grade
 from tinyrl.course.classroom.labs import Lab, NoSuchLab
 from tinyrl.course.notebooks import BadNotebook
@@ -181,8 +182,8 @@ def handed_in(folder: Path, lab: Lab) -> Path:
 
 def remarks(path: Path, nb: NotebookNode, lab: Lab, marks: Marks) -> tuple[str, ...]:
     """What is unusual about a notebook, in words that a teacher can use."""
-    found = [f for f in doctor.examine(path, nb, lab) if not f.note]
-    said = [f"cell {f.cell}: {f.said}" if f.cell else f.said for f in found]
+    found = [f for f in examine(path, nb, lab) if not f.note]
+    said = [f"cell {f.cell}: {f.said}" if f.cell else str(f.said) for f in found]
     said += [f"a cell stops its process ({reason})" for reason in marks.ended.values()]
     if dead := [mark for mark in marks.marks if GONE in mark.said]:
         said.append(f"calling it ends its process, and nbgrader's kernel: {_names(dead)}")

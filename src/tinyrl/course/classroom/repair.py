@@ -2,7 +2,7 @@
 
 Each cell is matched to the one of the lab that it once was: by its nbgrader name, by the
 function it defines, by its text, by the cells around it. All of them get the lab's order
-back. What somebody wrote into one of the lab's own cells is kept above it: kept.py.
+back. What somebody wrote into one of the lab's own cells is kept above it: kept_edits.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
 
-from tinyrl.course.classroom.kept import is_kept, kept
+from tinyrl.course.classroom.kept_edits import is_kept, kept
 from tinyrl.course.classroom.labs import Lab
 from tinyrl.course.notebooks import copy, grade_id, ordinary, role
 

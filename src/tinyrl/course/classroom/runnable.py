@@ -9,32 +9,50 @@ from collections.abc import Iterator
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from tinyrl.course.words import Words
+
 ASKS = ("breakpoint", "input")  # calls that wait for somebody at a keyboard
 MAGIC = re.compile(r"\A\s*(%%\S*)")
 RUNS = re.compile(r"\A\s*%%(time|capture|prun)\b.*")  # the rest of the cell as it stands
 
 
-def troubles(source: str, answer: bool) -> Iterator[tuple[str, str]]:
+def troubles(source: str, answer: bool) -> Iterator[tuple[str, Words]]:
     """The kind of each trouble with a cell, and what to say of it.
 
     An `answer` has to define something: most cell magics take its text for another use.
     """
     magic = MAGIC.match(source)
     if answer and magic and not RUNS.match(source):
-        yield "magic", f"under `{magic[1]}` an answer defines nothing: take that line out"
+        yield (
+            "magic",
+            Words(
+                f"under `{magic[1]}` an answer defines nothing: take that line out",
+                f"`{magic[1]}` 之下的答案不会定义任何东西：请删掉那一行",
+            ),
+        )
     try:
         tree = _compiled(source)
     except (SyntaxError, ValueError, RuntimeError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        where = f" (line {line})" if line else ""
-        said = f"Python cannot read this: {getattr(error, 'msg', error)}{where}"
-        yield "syntax", said
+        said = getattr(error, "msg", error)
+        yield (
+            "syntax",
+            Words(
+                f"Python cannot read this: {said}" + (f" (line {line})" if line else ""),
+                f"Python 读不懂这一格：{said}" + (f"（第 {line} 行）" if line else ""),
+            ),
+        )
         return
     called = {n.func.id for n in ast.walk(tree) if _is_named_call(n)}  # type: ignore[attr-defined]
     for name in ASKS:
         if name in called:
-            said = f"`{name}()` waits for a keyboard, and nobody sits there at grading"
-            yield "input", said
+            yield (
+                "input",
+                Words(
+                    f"`{name}()` waits for a keyboard, and nobody sits there at grading",
+                    f"`{name}()` 会等待键盘输入，而评分时没有人",
+                ),
+            )
 
 
 def _is_named_call(node: ast.AST) -> bool:

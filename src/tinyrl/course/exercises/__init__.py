@@ -17,6 +17,7 @@ from tinyrl.course.exercises import (
     lab09,
     lab10,
 )
+from tinyrl.course.words import Words
 
 LABS: dict[str, tuple[Exercise, ...]] = {
     "lab01_two_policies": lab01.EXERCISES,
@@ -39,8 +40,12 @@ def find(name: str) -> Exercise:
         return known[name]
     near = get_close_matches(str(name), known, n=1) or [x for x in known if str(name) in x]
     meant = " or ".join(map(repr, near[:3])) if name else ""
-    hint = f"did you mean {meant}?" if meant else "its lab has the names."
-    raise ValueError(f"no exercise is called {name!r}: {hint}")
+    said = Words(
+        en=f"did you mean {meant}?" if meant else "its lab has the names.",
+        zh=f"你要的是 {meant} 吗？" if meant else "题目的名字见它所在的实验。",
+    )
+    start = Words(en="no exercise is called {!r}: ", zh="没有叫 {!r} 的题目：")
+    raise ValueError(f"{str(start).format(name)}{said}")
 
 
 def lab_of(name: str) -> str:

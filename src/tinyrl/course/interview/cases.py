@@ -17,7 +17,7 @@ import torch
 
 from tinyrl.checkpoints import load
 from tinyrl.course.interview.questions import Section
-from tinyrl.course.lessons.pairs import Pair, look
+from tinyrl.course.lessons.faulty_pairs import Pair, look
 from tinyrl.course.words import Words
 from tinyrl.metrics import by_position, by_probability, compare, sequence_delta, token_delta
 from tinyrl.model import GPT

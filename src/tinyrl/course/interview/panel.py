@@ -21,7 +21,8 @@ from tinyrl.course.interview.cards import KINDS, Card, Kind, Options, cards, opt
 from tinyrl.course.interview.questions import GROUPS, Question, Text
 from tinyrl.course.interview.sitting import Sitting
 from tinyrl.course.interview.terminal_cards import SPEAKING, worth
-from tinyrl.course.panels.mismatch import rooted, show_with_static
+from tinyrl.course.live import show_live
+from tinyrl.course.panels.frame import rooted
 from tinyrl.course.style import BAD, GOOD
 from tinyrl.course.words import Words, language
 
@@ -76,7 +77,7 @@ class DrillPanel:
     def show(self) -> None:
         """Display the panel; a reader without a kernel sees how many cards there are."""
         print(self.sitting.begun)
-        show_with_static(self.widget, b"", "", "")
+        show_live(self.widget)
 
     @property
     def card(self) -> Card:

@@ -35,8 +35,13 @@ LABELS: dict[str, Label] = INPUTS | TOKENS | NUMERICS | KERNELS | VIEW
 "collator." and "view." stand before the fields of `Chat`, `Collator` and `LossView`."""
 
 
-def value(x: Any) -> str:
-    """A field's value as people write it: `FP8 E4M3`, `0.7`, `free`."""
+def value(x: Any, path: str = "") -> str:
+    """A field's value as people write it: `FP8 E4M3`, `0.7`, `free`.
+
+    With its `path`, a 0 that stands for something is told in words: `default`.
+    """
+    if path and x == 0 and (zero := LABELS[path].zero):
+        return str(zero)
     if isinstance(x, float):
         return f"{x:g}"
     return str(x).upper().replace("_", " ") if x in FORMATS else str(x)

@@ -15,7 +15,8 @@ INPUTS: dict[str, Label] = {
         Words("grows with every update; on tokens that training changes, at all positions",
               "随更新次数增大；出现在训练正在改变的 token 上，各位置都有"),
         Words("sync before sampling, or bound the age and weight by the ratio",
-              "采样前先同步权重；否则限制陈旧度并用比值加权"),
+              "采样前先同步权重；否则限制滞后并用比值加权"),
+        zero=Words("newest", "最新"),
     ),
     "positions.offset": Label(
         Words("position offset", "位置偏移"),
@@ -35,8 +36,8 @@ INPUTS: dict[str, Label] = {
               "differences only",
               "平移哪些 token；全部平移没有影响，因为 RoPE 只看相对位置"),
         Words("left padding without position ids moves all (trl#469); a wrong start moves "
-              "the response", "左填充未给 position id 会平移全部（trl#469）；回复起点算错只"
-              "平移回复"),
+              "the response", "左填充未给 position id 会平移全部（trl#469）；回答起点算错只"
+              "平移回答"),
         Words("nothing by itself; it says where the offset acts",
               "本身无影响；只决定偏移作用在哪里"),
         Words("as for the offset", "同位置偏移"),
@@ -45,7 +46,7 @@ INPUTS: dict[str, Label] = {
         Words("routing replay", "路由重放"),
         Words("whose choice of experts training follows: its own, the rollout's (R3), or "
               "that of its own pass over the old policy (train, R2); needs an MoE model",
-              "训练遵循谁的专家选择：自己的、采样时的（R3），或训练侧对旧策略那次前向的"
+              "训练遵循谁的专家选择：自己的、采样时的（R3），或训练端对旧策略那次前向的"
               "（train，R2）；需 MoE 模型"),
         Words("routing replay of verl, slime, prime-rl and Megatron: R2, R3 "
               "(prime-rl#3543, Megatron-LM#4168)",
@@ -54,14 +55,14 @@ INPUTS: dict[str, Label] = {
         Words("without it few tokens have a large delta: those whose experts changed",
               "不重放时少数 token 的 delta 很大：专家发生变化的那些"),
         Words("replay the rollout's routes, with gates from the training logits",
-              "重放采样时的路由，门控仍由训练侧 logits 计算"),
+              "重放采样时的路由，门控仍由训练端 logits 计算"),
     ),
     "sampler.temperature": Label(
         Words("temperature", "温度"),
         Words("logits are divided by it before the softmax", "softmax 之前 logits 除以它"),
         Words("set in the sampling parameters, forgotten in the trainer, or the reverse "
               "(trl#3029, trl#4159)",
-              "采样参数里设了，训练侧忘了除，或相反（trl#3029、trl#4159）"),
+              "采样参数里设了，训练端忘了除，或相反（trl#3029、trl#4159）"),
         Words("likely tokens move one way and unlikely ones the other: the cooler side "
               "is surer", "高概率与低概率 token 朝相反方向偏：温度低的一侧更自信"),
         Words("divide by the same temperature when scoring", "打分时除以同一温度"),
@@ -77,11 +78,12 @@ INPUTS: dict[str, Label] = {
               "（trl#3494）"),
         Words("every delta has one sign: log S, S the mass that was kept; the trainer "
               "cutting alone gives its own cut tokens -inf",
-              "delta 全部同号，等于 log S，S 是保留的概率质量；若只有训练侧截断，被它截掉的"
+              "delta 全部同号，等于 log S，S 是保留的概率质量；若只有训练端截断，被它截掉的"
               " token 得 -inf"),
         Words("sample from everything, or replay the kept set when scoring",
               "采样时不截断，或打分时重放保留的集合"),
         (0, 16, 1),
+        Words("all", "全部"),
     ),
     "sampler.top_p": Label(
         Words("top-p", "top-p"),
@@ -89,7 +91,7 @@ INPUTS: dict[str, Label] = {
               "只从概率之和刚好达到 p 的最高概率 token 中采样"),
         Words("top_p of a request; processed logprobs are then renormalised, the trainer's "
               "are not (trl#6789)",
-              "请求里的 top_p；processed logprob 已重新归一化，训练侧没有（trl#6789）"),
+              "请求里的 top_p；processed logprob 已重新归一化，训练端没有（trl#6789）"),
         Words("every delta has one sign: log S, where the kept mass S is top-p or more; "
               "large where the model is unsure",
               "delta 全部同号，等于 log S，保留质量 S 不小于 top-p；模型越没把握越大"),
@@ -113,7 +115,7 @@ INPUTS: dict[str, Label] = {
         Words("repeat penalty", "重复惩罚"),
         Words("logits of tokens that stand in prompt or response are divided by it (below "
               "0: multiplied); 1 changes nothing",
-              "提示或回复中出现过的 token，其 logit 除以该值（为负则乘）；1 表示不变"),
+              "提示或回答中出现过的 token，其 logit 除以该值（为负则乘）；1 表示不变"),
         Words("repetition_penalty of a request or of the checkpoint's "
               "generation_config.json: 1.05 in Qwen2.5-Instruct (verl#7270, prime-rl#886)",
               "请求或检查点 generation_config.json 里的 repetition_penalty：Qwen2.5-"
@@ -145,7 +147,7 @@ INPUTS: dict[str, Label] = {
         Words("mask replay", "掩码重放"),
         Words("whether training cuts the vocabulary for itself (own) or to what the "
               "rollout's top-k, top-p and min-p left (rollout)",
-              "训练侧自行截断词表（own），还是只在采样侧 top-k、top-p、min-p 保留的集合上归"
+              "训练端自行截断词表（own），还是只在采样端 top-k、top-p、min-p 保留的集合上归"
               "一化（rollout）"),
         Words("Keep Sampling Mask of DeepSeek-V3.2 (arXiv 2512.02556); vLLM's sampling "
               "masks (vllm#49577), sampling replay in prime-rl#3431",

@@ -62,6 +62,7 @@ KERNELS: dict[str, Label] = {
               "small", "小而平滑，每次运行相同；激活较小处最大"),
         Words("read it from the checkpoint on both sides", "两侧都从 checkpoint 读取"),
         (0.0, 1e-4, 1e-5),
+        Words("default", "默认"),
     ),
     "kernels.logsumexp": Label(
         Words("logsumexp", "logsumexp 次序"),
@@ -84,7 +85,7 @@ KERNELS: dict[str, Label] = {
               "(simulated)", "分担一个和的 rank 数：各自先加，再合并（模拟）"),
         Words("--tensor-parallel-size of vLLM, --tp of SGLang; another size in training "
               "(vllm#2679)",
-              "vLLM 的 --tensor-parallel-size，SGLang 的 --tp；训练侧用不同大小（"
+              "vLLM 的 --tensor-parallel-size，SGLang 的 --tp；训练端用不同大小（"
               "vllm#2679）"),
         Words("the last bits of the format; far more if partial sums are exchanged in 16 "
               "bits", "格式的最后几位；若以 16 位交换部分和则大得多"),
@@ -95,7 +96,7 @@ KERNELS: dict[str, Label] = {
         Words("prefill chunk", "预填充分块"),
         Words("prompt tokens that a rollout reads in one pass; 0 is all. Training scores "
               "in one pass, so it acts on the rollout's side only",
-              "采样侧一次读入的提示 token 数；0 为全部。训练侧一次打分，因此只影响采样侧"),
+              "采样端一次读入的提示 token 数；0 为全部。训练端一次打分，因此只影响采样端"),
         Words("--max-num-batched-tokens of vLLM, --chunked-prefill-size of SGLang "
               "(vllm#5952)",
               "vLLM 的 --max-num-batched-tokens，SGLang 的 --chunked-prefill-size"
@@ -103,5 +104,6 @@ KERNELS: dict[str, Label] = {
         Words("the last bits, from matrices of another size", "最后几位，来自矩阵大小不同"),
         Words("harmless by itself; fixed shapes remove it", "本身无害；fixed 形状可消除"),
         (0, 16, 1),
+        Words("all", "全部"),
     ),
 }  # fmt: skip

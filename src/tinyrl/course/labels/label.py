@@ -20,3 +20,5 @@ class Label:
     remedy: Words
     bounds: tuple[float, float, float] | None = None
     """Lowest, highest and step of the control of a number."""
+    zero: Words | None = None
+    """What 0 stands for, where it is no amount."""

@@ -5,44 +5,107 @@ from __future__ import annotations
 from tinyrl.course.words import Words
 from tinyrl.metrics import Mismatch
 
-METRICS: dict[str, tuple[str, Words]] = {
-    "tokens": ("tokens", Words("response tokens compared", "参与比较的回复 token 数")),
-    "sequences": ("responses", Words("responses compared", "参与比较的回复数")),
-    "mean": ("mean δ", Words("mean of delta: the bias", "delta 的均值：偏差")),
-    "mean_abs": ("mean |δ|", Words("mean size of delta, in nats",
-                                   "|delta| 的均值，单位 nat")),
-    "p99_abs": ("p99 |δ|", Words("one token in a hundred is further off",
-                                 "百分之一的 token 偏得更多")),
-    "max_abs": ("max |δ|", Words("the token that is furthest off", "偏得最多的 token")),
-    "k1": ("K1", Words("mean of -delta: unbiased for KL(rollout || train), can be negative",
-                       "-delta 的均值：KL(rollout || train) 的无偏估计，可为负")),
-    "k2": ("K2", Words("mean of delta²/2: biased, never negative",
-                       "delta²/2 的均值：有偏，非负")),
-    "k3": ("K3", Words("mean of exp(delta) - 1 - delta: unbiased, never negative",
-                       "exp(delta) - 1 - delta 的均值：无偏且非负")),
-    "seq_mean": ("mean Δ", Words("mean of delta summed over a response",
-                                 "每条回复 delta 之和的均值")),
-    "seq_mean_abs": ("mean |Δ|", Words("mean size of the summed delta", "|Δ| 的均值")),
-    "seq_max_abs": ("max |Δ|", Words("the response that is furthest off",
-                                     "偏得最多的回复")),
-    "seq_per_token": ("mean |Δ| / T", Words("size of the summed delta for each token",
-                                          "按长度归一化的 |Δ|")),
-    "ratio_min": ("min ratio", Words("smallest exp(delta)", "exp(delta) 的最小值")),
-    "ratio_max": ("max ratio", Words("largest exp(delta)", "exp(delta) 的最大值")),
-    "clip_fraction": ("outside clip", Words("share of tokens with a ratio outside 1 ± clip",
-                                            "比值落在 1 ± clip 之外的 token 占比")),
-    "ess": ("ESS", Words("effective sample size of the tokens' weights exp(δ), as a share",
-                         "token 权重 exp(δ) 的有效样本量（占比）")),
-    "ess_seq": ("ESS responses", Words("the same of whole responses' weights exp(Δ)",
-                                          "整条回复权重 exp(Δ) 的有效样本量")),
-    "top1_agreement": ("top-1 same", Words("places where both sides rank the same token "
-                                                "first", "两侧首选 token 相同的位置占比")),
-}  # fmt: skip
+METRICS: dict[str, tuple[str | Words, Words]] = {
+    "tokens": (
+        Words("tokens", "token 数"),
+        Words("response tokens compared", "参与比较的回答 token 数"),
+    ),
+    "sequences": (
+        Words("responses", "回答数"),
+        Words("responses compared", "参与比较的回答数"),
+    ),
+    "mean": (
+        Words("mean δ", "δ 均值"),
+        Words("mean of delta: the bias", "delta 的均值：偏差"),
+    ),
+    "mean_abs": (
+        Words("mean |δ|", "|δ| 均值"),
+        Words("mean size of delta, in nats", "|delta| 的均值，单位 nat"),
+    ),
+    "p99_abs": (
+        "p99 |δ|",
+        Words("one token in a hundred is further off", "百分之一的 token 偏得更多"),
+    ),
+    "max_abs": (
+        Words("max |δ|", "|δ| 最大"),
+        Words("the token that is furthest off", "偏得最多的 token"),
+    ),
+    "k1": (
+        "K1",
+        Words(
+            "mean of -delta: unbiased for KL(rollout || train), can be negative",
+            "-delta 的均值：KL(rollout || train) 的无偏估计，可为负",
+        ),
+    ),
+    "k2": (
+        "K2",
+        Words("mean of delta²/2: biased, never negative", "delta²/2 的均值：有偏，非负"),
+    ),
+    "k3": (
+        "K3",
+        Words(
+            "mean of exp(delta) - 1 - delta: unbiased, never negative",
+            "exp(delta) - 1 - delta 的均值：无偏且非负",
+        ),
+    ),
+    "seq_mean": (
+        Words("mean Δ", "Δ 均值"),
+        Words("mean of delta summed over a response", "每条回答 delta 之和的均值"),
+    ),
+    "seq_mean_abs": (
+        Words("mean |Δ|", "|Δ| 均值"),
+        Words("mean size of the summed delta", "|Δ| 的均值"),
+    ),
+    "seq_max_abs": (
+        Words("max |Δ|", "|Δ| 最大"),
+        Words("the response that is furthest off", "偏得最多的回答"),
+    ),
+    "seq_per_token": (
+        Words("mean |Δ| / T", "|Δ| / T 均值"),
+        Words("size of the summed delta for each token", "按长度归一化的 |Δ|"),
+    ),
+    "ratio_min": (
+        Words("min ratio", "最小比值"),
+        Words("smallest exp(delta)", "exp(delta) 的最小值"),
+    ),
+    "ratio_max": (
+        Words("max ratio", "最大比值"),
+        Words("largest exp(delta)", "exp(delta) 的最大值"),
+    ),
+    "clip_fraction": (
+        Words("outside clip", "裁剪范围外"),
+        Words(
+            "share of tokens with a ratio outside 1 ± clip",
+            "比值落在 1 ± clip 之外的 token 占比",
+        ),
+    ),
+    "ess": (
+        "ESS",
+        Words(
+            "effective sample size of the tokens' weights exp(δ), as a share",
+            "token 权重 exp(δ) 的有效样本量（占比）",
+        ),
+    ),
+    "ess_seq": (
+        Words("ESS responses", "ESS（回答）"),
+        Words(
+            "the same of whole responses' weights exp(Δ)",
+            "整条回答权重 exp(Δ) 的有效样本量",
+        ),
+    ),
+    "top1_agreement": (
+        Words("top-1 same", "top-1 相同"),
+        Words(
+            "places where both sides rank the same token first",
+            "两侧首选 token 相同的位置占比",
+        ),
+    ),
+}
 """By field of `metrics.Mismatch`: what it is called, and what it means."""
 
 
 EXACT = Words("Exactly 0: training reproduces every logprob to the last bit.",
-              "恰为 0：训练侧逐位复现了每个 logprob。")  # fmt: skip
+              "恰为 0：训练端逐位复现了每个 logprob。")  # fmt: skip
 K3_READINGS: tuple[tuple[float, Words], ...] = (
     (1e-9, Words("No more than FP32 sums round: harmless, if both sides score what was "
                  "sampled from.",

@@ -66,7 +66,7 @@ TOKENS: dict[str, Label] = {
               "右填充、左填充，或一行打包多条对话"),
         Words("left padding of engines and of generate, packing of trainers "
               "(transformers#29029)",
-              "引擎与 generate 的左填充，训练侧的打包（transformers#29029）"),
+              "引擎与 generate 的左填充，训练端的打包（transformers#29029）"),
         Words("nothing but rounding, where positions and mask are right",
               "position id 与 mask 正确时只有舍入误差"),
         Words("none needed", "无需处理"),

@@ -18,7 +18,7 @@ from torch import Tensor
 from tinyrl.course import style
 from tinyrl.course.labels import LABELS, linked, value
 from tinyrl.course.lessons.atlas import Entry, Sighting
-from tinyrl.course.panels.plots import decades
+from tinyrl.course.panels.mismatch_plots import decades
 from tinyrl.course.words import Words
 from tinyrl.metrics import Mismatch, by_position
 

@@ -19,8 +19,8 @@ from tinyrl.stack import Field, Stack, diff, leaves, replace_at
 
 Side = Literal["rollout", "train"]
 SIDES: dict[Side, Words] = {
-    "rollout": Words("Rollout", "采样侧"),
-    "train": Words("Training", "训练侧"),
+    "rollout": Words("Rollout", "采样端"),
+    "train": Words("Training", "训练端"),
 }
 
 
@@ -63,7 +63,7 @@ class Controls:
         )
         if versions > 1:
             self._watch(self.stale, "rollout", "weights")
-            cells = [self.stale, widgets.HTML(f"<i>{NEWEST}</i>")]
+            cells = [self.stale, widgets.HTML(f"<i>{value(0, 'weights')}</i>")]
             self._rows = {"weights": _row(LABELS["weights"], cells)} | self._rows
         first, second = (_row(None, [widgets.HTML(x) for x in heads]) for _ in range(2))
         second.add_class("tinyrl-second-head")  # seen only where rows stand in two columns
@@ -96,8 +96,12 @@ class Controls:
         self._on_change()
 
     def _input(self, side: Side, leaf: Field, start: Setting) -> Any:
-        now = {x.path: x.value for x in leaves(getattr(start, side))}[leaf.path]
-        control = self.inputs[side][leaf.path] = make_input(leaf, now)
+        values = {
+            of: next(x.value for x in leaves(getattr(start, of)) if x.path == leaf.path)
+            for of in SIDES
+        }
+        control = make_input(leaf, values[side], list(values.values()))
+        self.inputs[side][leaf.path] = control
         self._watch(control, side, leaf.path)
         return control
 
@@ -118,22 +122,31 @@ class Controls:
             (row.add_class if path in differing else row.remove_class)("tinyrl-differs")
 
 
-NEWEST = Words("newest", "最新")
+def make_input(leaf: Field, now: Any, shown: list[Any]) -> Any:
+    """The control of a field, showing `now`, with room for all that is to be `shown`.
 
-
-def make_input(leaf: Field, now: Any) -> Any:
-    """The control of a field, showing `now`. Sliders report when let go, not on the way."""
+    Sliders report when let go, not on the way.
+    """
     if leaf.choices is not None:
         return widgets.Dropdown(options=[(value(x), x) for x in leaf.choices], value=now)
     if leaf.type is bool:
         return widgets.Checkbox(now, indent=False)
     if leaf.type in (int, float):
-        low, high, step = LABELS[leaf.path].bounds or (0, 10, 1)
-        slider = widgets.IntSlider if leaf.type is int else widgets.FloatSlider
-        shown = "d" if leaf.type is int else ".2f" if step > 1e-3 else ".0e"
-        how = {"step": step, "continuous_update": False, "readout_format": shown}
-        return slider(now, min=min(low, now), max=max(high, now), **how)
+        return _slider(leaf, now, shown)
     raise TypeError(f"no control for {leaf.path}: {leaf.type.__name__}")
+
+
+def _slider(leaf: Field, now: Any, shown: list[Any]) -> Any:
+    """Over the label's bounds and what is `shown`; in words where its 0 is no amount."""
+    label = LABELS[leaf.path]
+    low, high, step = label.bounds or (0, 10, 1)
+    if label.zero:
+        steps = [leaf.type(round(low + step * i, 9)) for i in range(round(high / step) + 1)]
+        options = [(value(x, leaf.path), x) for x in sorted({*steps, *shown})]
+        return widgets.SelectionSlider(options=options, value=now, continuous_update=False)
+    kind = widgets.IntSlider if leaf.type is int else widgets.FloatSlider
+    how = {"step": step, "continuous_update": False}
+    return kind(now, min=min(low, *shown), max=max(high, *shown), **how)
 
 
 def _row(label: Label | None, cells: list[Any]) -> Any:

@@ -1,9 +1,8 @@
-"""What stands beside the pictures, as HTML: the numbers, their reading, an error."""
+"""What stands beside the picture of a mismatch, as HTML: its numbers, and their reading."""
 
 from __future__ import annotations
 
 import html
-import traceback
 from dataclasses import asdict, replace
 
 from tinyrl.course.labels import LABELS, METRICS, linked, reading, value
@@ -40,7 +39,7 @@ def number_table(mismatch: Mismatch) -> str:
         cells.append(
             f'<div class="tinyrl-number" data-metric="{name}" data-value="{x!r}" '
             f'title="{html.escape(str(words), quote=True)}">'
-            f"<span>{html.escape(title)}</span><b>{shown}</b></div>"
+            f"<span>{html.escape(str(title))}</span><b>{shown}</b></div>"
         )
     return f'<div class="tinyrl-numbers-grid">{"".join(cells)}</div>'
 
@@ -69,12 +68,12 @@ def draws_unseen(rollout: Sampler, train: Sampler) -> bool:
 
 
 def explain(setting: Setting, mismatch: Mismatch) -> str:
-    """What this mismatch means; for each thing that differs, how it shows and its cure."""
-    parts = [f"<p><b>{verdict(setting, mismatch)}</b></p>"]
+    """For each thing that differs, what both sides have, how it shows, and its cure."""
+    parts = []
     for path, sides in setting.differences().items():
         label = LABELS[path]
         both = ", ".join(
-            f'<span class="tinyrl-{side}">{name} {value(x)}</span>'
+            f'<span class="tinyrl-{side}">{name} {value(x, path)}</span>'
             for (side, name), x in zip(SIDES.items(), sides, strict=True)
         )
         rows = ((SEEN, label.real), (SHOWS, label.looks), (CURE, label.remedy))
@@ -83,12 +82,3 @@ def explain(setting: Setting, mismatch: Mismatch) -> str:
     if not setting.differences() and mismatch.max_abs > 0:
         parts.append(f"<p>{ORDER}</p>")
     return "".join(parts)
-
-
-def error_box(error: Exception) -> str:
-    """An error as HTML: its message, and behind a click where it came from."""
-    where = html.escape("".join(traceback.format_exception(error)))
-    return (
-        f'<div role="alert"><b>{type(error).__name__}</b>: {html.escape(str(error))}'
-        f"<details><summary>where</summary><pre>{where}</pre></details></div>"
-    )

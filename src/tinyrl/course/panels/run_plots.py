@@ -12,7 +12,6 @@ import matplotlib
 import torch
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
@@ -20,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from tinyrl.course import style
-from tinyrl.course.panels.figure import encode
+from tinyrl.course.panels.canvas import Canvas
 from tinyrl.runs import Run
 from tinyrl.sweeps import curves
 
@@ -66,15 +65,13 @@ def spread_of(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return low, values.nanmean(0), high
 
 
-class RunsFigure:
-    """Rewards, mismatch and final pass rates: drawn once, then only its artists change."""
+class RunsFigure(Canvas):
+    """Rewards, mismatch and final pass rates."""
 
     def __init__(self, steps: int) -> None:
         rc = {**style.RC, "figure.constrained_layout.use": False}
         with matplotlib.rc_context(rc):
-            self.figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
-            canvas = FigureCanvasAgg(self.figure)
-            self.renderer: RendererAgg = canvas.get_renderer()  # type: ignore[no-untyped-call]
+            super().__init__(SIZE, DPI)
             places = ((0.065, 0.31), (0.455, 0.26), (0.79, 0.2))
             axes = [self.figure.add_axes((x, 0.44, w, 0.49)) for x, w in places]
             style.label(axes[0], "Reward while training", "step", f"mean of {WINDOW} steps")
@@ -108,20 +105,18 @@ class RunsFigure:
                 columnspacing=0.8,
             )
             self.arms = [_Arm(self.figure, axes, i) for i in range(len(COLOURS))]
-            canvas.draw()  # type: ignore[no-untyped-call]
-            self.frame = self.renderer.copy_from_bbox(self.figure.bbox)
+            self.freeze(())  # the arms are empty yet
 
     def png(self, arms: Mapping[str, Sequence[Run]]) -> bytes:
         """The picture of these runs, finished or not."""
         if len(arms) > len(COLOURS):
             raise ValueError(f"{len(arms)} arms: more than {len(COLOURS)} look alike")
-        self.renderer.restore_region(self.frame)  # type: ignore[no-untyped-call]
+        moving: list[Artist] = []
         for shown, (name, runs) in zip(self.arms, arms.items(), strict=False):
             if any(run.steps for run in runs):
                 shown.update(name, runs)
-                for artist in shown.moving:
-                    artist.draw(self.renderer)
-        return encode(self.renderer, 1 - FIRST + LINE * (len(arms) - 0.4))
+                moving += shown.moving
+        return self.drawn(moving, 1 - FIRST + LINE * (len(arms) - 0.4))
 
 
 class _Arm:

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 
 from tinyrl.course.panels.run_plots import COLOURS
+from tinyrl.course.panels.run_words import in_words
 from tinyrl.course.words import Words
 from tinyrl.runs import Run
 from tinyrl.sweeps import Spread, paired, sampled, spread, trained
@@ -13,9 +14,9 @@ from tinyrl.sweeps import Spread, paired, sampled, spread, trained
 COLUMNS = (
     Words("arm", "组"),
     Words("seeds done", "完成的种子"),
-    Words("pass rate, training stack", "通过率（训练侧）"),
-    Words("pass rate, rollout stack", "通过率（采样侧）"),
-    Words("training stack, minus the first arm", "训练侧与第一组之差"),
+    Words("pass rate, training stack", "通过率（训练端）"),
+    Words("pass rate, rollout stack", "通过率（采样端）"),
+    Words("training stack, minus the first arm", "训练端与第一组之差"),
 )
 ROOM = 'style="padding: 1px 8px; text-align: left"'
 ABOVE = Words("{:+.3f}, above in {} of {}", "{:+.3f}，{} / {} 个种子更高")
@@ -31,7 +32,7 @@ def rows(arms: Mapping[str, Sequence[Run]]) -> Iterator[list[str]]:
     first: list[Run] = []
     for name, runs in arms.items():
         done = [run for run in runs if run.done]
-        cells = [name, f"{len(done)}/{len(runs)}", *("\u2013",) * 3]
+        cells = [in_words(name), f"{len(done)}/{len(runs)}", *("\u2013",) * 3]
         if done:
             cells[2:4] = [_short(spread(done, of)) for of in (trained, sampled)]
             seeds = {run.settings.seed for run in first}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from tinyrl.course.words import Words
+import re
+
+from tinyrl.course.words import Words, language
 
 OBJECTIVE, CORRECTION = Words("objective", "目标函数"), Words("correction", "修正")
-ANCHOR, ROLLOUT = Words("old logprobs", "旧 logprob"), Words("rollout stack", "采样侧")
-STALE, SEEDS = Words("stale steps", "陈旧步数"), Words("seeds", "种子数")
+ANCHOR, ROLLOUT = Words("old logprobs", "旧 logprob"), Words("rollout stack", "采样端")
+STALE, SEEDS = Words("stale steps", "滞后步数"), Words("seeds", "种子数")
 ANCHORS = {
     "recompute": Words("recomputed", "重算"),
-    "rollout": Words("rollout's", "采样侧的"),
+    "rollout": Words("rollout's", "采样端的"),
 }
 RUN, CANCEL, CLEAR = Words("run", "运行"), Words("cancel", "停止"), Words("clear", "清空")
 DOING = Words("{}, seed {}: step {} of {}", "{}，种子 {}：第 {} 步，共 {} 步")
@@ -22,7 +24,7 @@ DONE = Words(
 TWICE = Words(
     "With the rollout's old logprobs the ratio holds the weight already: truncating would "
     "count it twice. Choose recomputed old logprobs, a mask, or no correction.",
-    "旧 logprob 取自采样侧时，比值里已含这一权重，再截断就会重复计算。请选择重算的旧 "
+    "旧 logprob 取自采样端时，比值里已含这一权重，再截断就会重复计算。请选择重算的旧 "
     "logprob、屏蔽，或不修正。",
 )
 CLEARS = Words(
@@ -32,3 +34,27 @@ CLEARS = Words(
 FULL = Words(
     "{} arms are as many as one picture holds: clear first", "最多 {} 组，请先清空"
 )
+
+NAMES = {
+    "as given": "按给定设置",
+    "none": "不修正",
+    "grpo, mean over tokens": "grpo，按 token 平均",
+    "token, truncated at 2": "token 级，截断于 2",
+    "token, masked outside 0.5 to 2": "token 级，0.5 到 2 之外屏蔽",
+    "sequence, truncated at 2": "序列级，截断于 2",
+    "sequence, masked above 2": "序列级，大于 2 屏蔽",
+    "geometric, masked outside 0.9 to 1.1": "几何平均，0.9 到 1.1 之外屏蔽",
+    "temperature 1.5": "温度 1.5",
+    "old: rollout's": "旧 logprob：采样端的",
+    "old: recomputed": "旧 logprob：重算",
+}
+"""The Chinese of a choice in a menu, and of a part of an arm's name."""
+STEPS = re.compile(r"(\d+) steps stale")
+
+
+def in_words(arm: str) -> str:
+    """A choice, or an arm by its parts; figures keep the English, which all fonts hold."""
+    if language() == "en":
+        return arm
+    parts = [STEPS.sub(r"滞后 \1 步", part) for part in arm.split("; ")]
+    return "；".join(NAMES.get(part, part) for part in parts)

@@ -1,28 +1,33 @@
 """The compare-runs panel: choose policies, objective and correction, train, and compare.
 
 Each press of Run adds an arm, trained on every seed while the kernel goes on answering: it
-can be stopped between any two steps, and what was done stays. Only core ipywidgets are
-used; the picture of the runs it begins with is left in the notebook for readers who have
-no kernel.
+can be stopped between any two steps, and what was done stays. The picture of
+the runs it begins with is left in the notebook for readers who have no kernel.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import html
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
-from IPython.display import display
 
 from tinyrl.correction import Correction
-from tinyrl.course.panels.mismatch import rooted
-from tinyrl.course.panels.readout import error_box
+from tinyrl.course.live import picture, show_live
+from tinyrl.course.panels.frame import (
+    WAIT,
+    error_box,
+    menu,
+    named,
+    refusal,
+    rooted,
+    row,
+    slider,
+)
 from tinyrl.course.panels.run_plots import COLOURS, RunsFigure
 from tinyrl.course.panels.run_table import table, told
 from tinyrl.course.panels.run_words import (
@@ -43,9 +48,9 @@ from tinyrl.course.panels.run_words import (
     SEEDS,
     STALE,
     TWICE,
+    in_words,
 )
 from tinyrl.course.panels.runs_panel_given import check_given
-from tinyrl.course.words import Words
 from tinyrl.model import GPT
 from tinyrl.recipe import Recipe
 from tinyrl.runs import OBJECTIVES, Run, Settings, advance, begin
@@ -103,23 +108,23 @@ class RunsPanel:
         self._drawn = 0.0
         self._corrections, correction = _with(base.correction, CORRECTIONS)
         self._stacks, rollout = _with(base.rollout_stack, STACKS)
-        named = {name: name for name in (DEFAULT, *OBJECTIVES)}
-        self.objective = _menu(OBJECTIVE, named, base.objective or DEFAULT)
-        self.correction = _menu(CORRECTION, {x: x for x in self._corrections}, correction)
-        anchors = {name: str(words) for name, words in ANCHORS.items()}
-        self.anchor = _menu(ANCHOR, anchors, base.view.anchor)
-        self.rollout = _menu(ROLLOUT, {x: x for x in self._stacks}, rollout)
-        self.stale = _slider(STALE, base.staleness, 0, 16)
-        self.seeds = _slider(SEEDS, seeds, 1, 5)
+        names = (DEFAULT, *OBJECTIVES)
+        self.objective = menu(OBJECTIVE, _worded(names), base.objective or DEFAULT)
+        self.correction = menu(CORRECTION, _worded(self._corrections), correction)
+        anchors = {str(words): name for name, words in ANCHORS.items()}
+        self.anchor = menu(ANCHOR, anchors, base.view.anchor)
+        self.rollout = menu(ROLLOUT, _worded(self._stacks), rollout)
+        self.stale = slider(STALE, base.staleness, 0, max(16, base.staleness))
+        self.seeds = slider(SEEDS, seeds, 1, max(5, seeds))
         self.run_button, self.cancel_button, self.clear_button = (
             widgets.Button(description=str(words)) for words in (RUN, CANCEL, CLEAR)
         )
         self.clear_button.tooltip = str(CLEARS)
         self.bar = widgets.IntProgress(0, 0, 1, layout={"width": "120px"})
-        self.image = widgets.Image(format="png")
-        self.status, self.error, self.table = (widgets.HTML() for _ in range(3))
-        for name in ("image", "status", "error"):
-            getattr(self, name).add_class(f"tinyrl-{name}")
+        self.image = named(widgets.Image, "image", format="png")
+        self.status, self.error, self.table = (
+            named(widgets.HTML, name) for name in ("status", "error", "table")
+        )
         self.widget = self._lay_out()
         self.run_button.on_click(lambda _: self.run())
         self.cancel_button.on_click(lambda _: self.cancel())
@@ -189,13 +194,13 @@ class RunsPanel:
             for seed in range(self.seeds.value):
                 await self._train(arm, replace(settings, seed=seed))
             asked = self.seeds.value
-            again = str(DONE).format(arm, done) if done >= asked else ""
+            again = str(DONE).format(in_words(arm), done) if done >= asked else ""
             self.status.value = again
         except asyncio.CancelledError:
             self.status.value = f"<i>{CANCELLED}</i>"
         except Refused as error:
             self.status.value = ""
-            self.error.value = f'<div role="alert">{html.escape(str(error))}</div>'
+            self.error.value = refusal(error)
         except Exception as error:  # whatever it is: nobody sees what a callback raises
             self.status.value, self.error.value = "", error_box(error)
         finally:
@@ -217,7 +222,8 @@ class RunsPanel:
             runs[place] = run
             taken, total = len(run.steps), settings.steps
             self.bar.max, self.bar.value = total, taken
-            self.status.value = str(DOING).format(arm, settings.seed, taken, total)
+            doing = in_words(arm), settings.seed, taken, total
+            self.status.value = str(DOING).format(*doing)
             if time.perf_counter() - self._drawn > REDRAW:
                 self._draw()
             await asyncio.sleep(0)
@@ -252,14 +258,15 @@ class RunsPanel:
         return "; ".join(parts)
 
     def _busy(self) -> None:
-        self.error.value = ""
+        self.error.value, self.status.value = "", f"<i>{WAIT}</i>"  # the first step is long
         self.run_button.disabled = self.clear_button.disabled = True
         self.cancel_button.disabled = False
+        self.bar.layout.display = "flex"
 
     def _idle(self) -> None:
         self.run_button.disabled = self.clear_button.disabled = False
         self.cancel_button.disabled = True
-        self.bar.value = 0
+        self.bar.value, self.bar.layout.display = 0, "none"  # empty, it is a grey box
 
     def _draw(self) -> None:
         self.image.value = self.picture.png(self.arms)
@@ -269,25 +276,14 @@ class RunsPanel:
     def _lay_out(self) -> Any:
         controls = (self.objective, self.correction, self.anchor, self.rollout, self.stale)
         buttons = (self.run_button, self.cancel_button, self.clear_button)
-        rows = [
-            widgets.HBox(list(row), layout={"flex_flow": "row wrap"})
-            for row in (controls, (self.seeds, *buttons, self.bar, self.status))
-        ]
+        rows = row(*controls), row(self.seeds, *buttons, self.bar, self.status)
         self.image.layout.max_width = "900px"
-        return rooted(
-            [widgets.VBox([*rows, self.error, self.image, self.table])], "tinyrl-runs"
-        )
+        parts = [*rows, self.error, self.image, self.table]
+        return rooted([widgets.VBox(parts)], "tinyrl-runs")
 
     def _ipython_display_(self) -> None:
-        """The static picture, then the live panel (which hides the picture, panel.css)."""
         text = "\n".join(told(self.arms)) or str(NONE)
-        png = base64.b64encode(self.image.value).decode()
-        metadata = {"image/png": {"width": 900, "alt": text, "needs_background": "light"}}
-        data = {"image/png": png, "text/plain": text}
-        display(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
-        live = self.widget._repr_mimebundle_()
-        live["text/plain"] = "(The live panel needs a running kernel: run this cell.)"
-        display(live, raw=True)  # type: ignore[no-untyped-call]
+        show_live(self.widget, *picture(self.image.value, text, text))
 
 
 T = TypeVar("T")
@@ -299,16 +295,6 @@ def _with(given: T, named: dict[str, T]) -> tuple[dict[str, T], str]:
     return choices, next(name for name, x in choices.items() if x == given)
 
 
-def _menu(name: Words, choices: Mapping[str, str], now: str) -> Any:
-    options = [(label, key) for key, label in choices.items()]
-    menu = widgets.Dropdown(options=options, value=now, description=str(name))
-    menu.style.description_width = "auto"
-    return menu
-
-
-def _slider(name: Words, now: int, least: int, most: int) -> Any:
-    slider = widgets.IntSlider(
-        now, min=least, max=max(most, now), description=str(name), continuous_update=False
-    )
-    slider.style.description_width = "auto"
-    return slider
+def _worded(names: Iterable[str]) -> dict[str, str]:
+    """The choices of a menu by their words."""
+    return {in_words(name): name for name in names}

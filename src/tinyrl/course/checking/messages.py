@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tinyrl.course.checking.attempt import (
+from tinyrl.course.checking.guarded_call import (
     SECONDS,
     UNWATCHED,
     AsksKeyboard,

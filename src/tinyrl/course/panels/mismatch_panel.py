@@ -2,31 +2,29 @@
 
 What the library can vary, a learner can vary (`controls`). Rollouts and scores are kept by
 the stacks that made them, and each number shown is one that `metrics.compare` returned.
-Only core ipywidgets are used; the picture of the first setting is also left in the
-notebook, for readers who have no kernel.
+The picture of the first setting is also left in the notebook, for readers who have no
+kernel.
 """
 
 from __future__ import annotations
 
-import base64
-import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from functools import lru_cache, partial
-from importlib.resources import files
 from typing import Any, overload
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
 import torch
-from IPython.display import display
 from torch import Tensor
 
 from tinyrl.course.labels import LABELS, METRICS, reading
+from tinyrl.course.live import picture, show_live
 from tinyrl.course.panels.controls import Controls, Setting
-from tinyrl.course.panels.figure import MismatchFigure
-from tinyrl.course.panels.plots import Tokens
-from tinyrl.course.panels.readout import error_box, explain, number_table
+from tinyrl.course.panels.frame import Panel, named, rooted
+from tinyrl.course.panels.mismatch_figure import MismatchFigure
+from tinyrl.course.panels.mismatch_plots import Tokens
+from tinyrl.course.panels.readout import explain, number_table, verdict
 from tinyrl.course.words import Words
 from tinyrl.logprobs import check_logps
 from tinyrl.metrics import Mismatch, compare
@@ -43,40 +41,37 @@ INJECTIONS: tuple[tuple[Words, Setting], ...] = (
     (Words("FP8 KV cache", "FP8 KV cache"), Setting(PRESETS["fp8_kv"], Stack())),
     (Words("INT4 weights", "INT4 权重"), Setting(PRESETS["int4_weights"], Stack())),
     (
-        Words("temperature 0.7, rollout only", "仅采样侧温度 0.7"),
+        Words("temperature 0.7, rollout only", "仅采样端温度 0.7"),
         Setting(replace_at(Stack(), "sampler.temperature", 0.7), Stack()),
     ),
     (
-        Words("top-p 0.9, rollout only", "仅采样侧 top-p 0.9"),
+        Words("top-p 0.9, rollout only", "仅采样端 top-p 0.9"),
         Setting(replace_at(Stack(), "sampler.top_p", 0.9), Stack()),
     ),
     (
         Words("positions off by one", "位置错一"),
         Setting(replace_at(Stack(), "positions.offset", 1), Stack()),
     ),
-    (Words("stale weights", "陈旧权重"), Setting(Stack(), Stack(), stale=4)),
-    (Words("true on-policy", "真正的 on-policy"), Setting(EXACT, EXACT)),
+    (Words("stale weights", "滞后的权重"), Setting(Stack(), Stack(), stale=4)),
+    (Words("true on-policy", "严格 on-policy"), Setting(EXACT, EXACT)),
 )
 RESET = Words("reset", "重置")
-ALIGN = Words("align training to rollout", "训练侧对齐采样侧")
-WAIT = Words("computing ...", "计算中……")
+ALIGN = Words("align both sides", "两端对齐")
 
 
 class Picture:
-    """Picture, numbers and reading of two logprobs of the same tokens."""
+    """Verdict, picture and numbers of two logprobs of the same tokens."""
 
     def __init__(self, clip: float = 0.2) -> None:
         self.clip, self.figure = clip, MismatchFigure(clip)
         self.mismatch: Mismatch | None = None
         """The numbers shown."""
-        self.image = widgets.Image(format="png")
-        self.numbers, self.reading, self.status, self.error = (
-            widgets.HTML() for _ in range(4)
+        self.image = named(widgets.Image, "image", format="png")
+        self.verdict, self.numbers = (
+            named(widgets.HTML, name) for name in ("verdict", "numbers")
         )
-        for name in ("image", "numbers", "reading", "status", "error"):
-            getattr(self, name).add_class(f"tinyrl-{name}")
-        self.widget = widgets.VBox([self.error, self.image, self.numbers])
-        self.widget.add_class("tinyrl-view")
+        parts = [self.verdict, self.image, self.numbers]
+        self.widget = named(widgets.VBox, "view", parts)
 
     def show(
         self, logp_rollout: Tensor, logp_train: Tensor, mask: Tensor, **top1: Tensor
@@ -85,19 +80,25 @@ class Picture:
         mismatch = compare(logp_rollout, logp_train, mask, clip=self.clip, **top1)
         self.image.value = self.figure.png(Tokens(logp_rollout, logp_train, mask, mismatch))
         self.numbers.value, self.mismatch = number_table(mismatch), mismatch
-        self.status.value = self.error.value = ""
+        self.judge(str(reading(mismatch)))
 
-    def fail(self, error: Exception) -> None:
-        """Show an error in place of numbers; the old picture stays, faded (panel.css)."""
-        self.numbers.value, self.mismatch = "", None
-        self.status.value, self.error.value = "", error_box(error)
+    def judge(self, said: str) -> None:
+        """Say in a line above the picture what it comes to."""
+        self.verdict.value = f'<b role="status">{said}</b>'
 
-    def shown_before(self, live: Any) -> None:
+    def clear(self) -> None:
+        """No numbers and no verdict; the old picture stays, faded (panel.css)."""
+        self.verdict.value, self.numbers.value, self.mismatch = "", "", None
+
+    def show_before(self, live: Any) -> None:
         """Picture and numbers for readers without a kernel, then the live panel."""
-        numbers = {} if self.mismatch is None else asdict(self.mismatch)
-        lines = [f"{METRICS[k][0]:>16} {v}" for k, v in numbers.items()]
+        if self.mismatch is None:  # the picture is of another setting
+            show_live(live)
+            return
+        numbers = asdict(self.mismatch)
+        lines = [f"{METRICS[k][0]!s:>16} {v}" for k, v in numbers.items()]
         alt = "Two logprobs of the same tokens: " + ", ".join(x.strip() for x in lines)
-        show_with_static(live, self.image.value if numbers else b"", "\n".join(lines), alt)
+        show_live(live, *picture(self.image.value, "\n".join(lines), alt))
 
 
 class ArraysPanel:
@@ -111,15 +112,13 @@ class ArraysPanel:
         )
         self.view = Picture(clip)
         self.view.show(sampled.cpu(), trained.cpu(), mask.cpu())
-        assert self.view.mismatch is not None
-        self.view.reading.value = f"<p>{reading(self.view.mismatch)}</p>"
-        self.widget = rooted([self.view.widget, self.view.reading], "tinyrl-arrays")
+        self.widget = rooted([self.view.widget], "tinyrl-arrays")
 
     def _ipython_display_(self) -> None:
-        self.view.shown_before(self.widget)
+        self.view.show_before(self.widget)
 
 
-class MismatchPanel:
+class MismatchPanel(Panel):
     """Controls for both sides of a mismatch, and a `Picture` that follows them.
 
     It copies the models, so that training on does not change what was seen.
@@ -141,47 +140,31 @@ class MismatchPanel:
             raise ValueError("models is empty: the panel needs at least one")
         if not 0 <= stale < len(models):
             raise ValueError(f"stale is {stale}, but there are {len(models)} models")
+        super().__init__()
         self._models, self._task, self._seed = deepcopy(list(models)), task, seed
         self._prompts = task.prompts(sequences, torch.Generator().manual_seed(seed))
         self._rollout = lru_cache(maxsize=32)(self._roll)
         self._trained = lru_cache(maxsize=64)(self._score)
         self._start = Setting(rollout or Stack(), train or Stack(), stale)
-        self.view = Picture(clip)
+        self.view, self.reading = Picture(clip), named(widgets.HTML, "reading")
         dense = not self._models[-1].config.experts
         unseen = [path for path in LABELS if dense and "router" in path]
         self.controls = Controls(self._start, len(models), self.refresh, unseen)
         self.buttons = self._make_buttons()
-        bar = widgets.HBox([*self.buttons.values(), self.view.status])
-        bar.add_class("tinyrl-bar")
-        body = [self.controls.widget, self.view.reading, self.view.widget]
-        self.widget = rooted([bar, *body], "tinyrl-models")
-        self._update()  # an error here is the cell's, and raised
-
-    def refresh(self) -> None:
-        """Show the present setting; what goes wrong is shown too, not raised."""
-        self.view.status.value = f"<i>{WAIT}</i>"
-        self.widget.add_class("tinyrl-busy")
-        try:
-            self._update()
-            self.widget.remove_class("tinyrl-failed")
-        except Exception as error:  # whatever it is: nobody sees what a callback raises
-            self.view.fail(error)
-            self.widget.add_class("tinyrl-failed")
-        finally:
-            self.widget.remove_class("tinyrl-busy")
+        bar = named(widgets.HBox, "bar", [*self.buttons.values(), self.status])
+        # in the order in which they stand where there is no room for two columns
+        parts = [bar, self.error, self.view.widget, self.controls.widget, self.reading]
+        self.widget = rooted(parts, "tinyrl-models")
+        self.update()  # an error here is the cell's, and raised
 
     def align(self) -> None:
         """Give training the rollout's stack, and the rollout the newest weights."""
         stack = self.controls.setting().rollout
         self.controls.set(Setting(stack, stack))
 
-    def _update(self) -> None:
-        begun, setting = time.perf_counter(), self.controls.setting()
+    def show(self) -> None:
+        setting = self.controls.setting()
         self.controls.mark(setting.differences())
-        self._show(setting)
-        self.view.status.value = f"{1e3 * (time.perf_counter() - begun):.0f} ms"
-
-    def _show(self, setting: Setting) -> None:
         batch = self._rollout(setting.stale, setting.rollout)
         trained = self._trained(setting.stale, setting.rollout, setting.train)
         self.view.show(
@@ -192,7 +175,11 @@ class MismatchPanel:
             top1_train=trained.top1,
         )
         assert self.view.mismatch is not None
-        self.view.reading.value = explain(setting, self.view.mismatch)
+        self.view.judge(verdict(setting, self.view.mismatch))
+        self.reading.value = explain(setting, self.view.mismatch)
+
+    def clear(self) -> None:
+        self.view.clear()
 
     def _roll(self, stale: int, stack: Stack) -> Batch:
         generator = torch.Generator().manual_seed(self._seed)
@@ -224,7 +211,7 @@ class MismatchPanel:
         return buttons
 
     def _ipython_display_(self) -> None:
-        self.view.shown_before(self.widget)
+        self.view.show_before(self.widget)
 
 
 @overload
@@ -264,27 +251,3 @@ def panel(
     if not hasattr(second, "prompts") or mask is not None:
         raise TypeError("panel(models, task) takes models and a task, and no mask")
     return MismatchPanel(models, second, **options)
-
-
-def rooted(children: list[Any], kind: str) -> Any:
-    """A widget that is shown in the place of the output before it, see panel.css."""
-    css = files("tinyrl.course.panels").joinpath("panel.css").read_text()
-    inner = widgets.Box(children)
-    inner.add_class(kind)
-    root = widgets.VBox([widgets.HTML(f"<style>{css}</style>"), inner])
-    root.add_class("tinyrl-panel")
-    return root
-
-
-def show_with_static(live: Any, png: bytes, text: str, alt: str) -> None:
-    """A picture for readers without a kernel, if there is one, then the live panel.
-
-    Where the panel lives it hides the picture, see panel.css.
-    """
-    if png:
-        data = {"image/png": base64.b64encode(png).decode(), "text/plain": text}
-        metadata = {"image/png": {"width": 900, "alt": alt, "needs_background": "light"}}
-        display(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
-    data = live._repr_mimebundle_()
-    data["text/plain"] = "(The live panel needs a running kernel: run this cell.)"
-    display(data, raw=True)  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from tinyrl.correction import Correction
-from tinyrl.course.lessons.pairs import whole
+from tinyrl.course.lessons.faulty_pairs import whole
 from tinyrl.model import GPT
 from tinyrl.monitoring import monitor
 from tinyrl.recipe import Recipe

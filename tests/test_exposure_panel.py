@@ -10,9 +10,9 @@ from dataclasses import fields
 import pytest
 import torch
 
-from tinyrl.course.panels import mismatch as panels_module
-from tinyrl.course.panels import roads as roads_module
-from tinyrl.course.panels.roads import RoadPanel, Roads
+from tinyrl.course import live
+from tinyrl.course.panels import exposure_panel as roads_module
+from tinyrl.course.panels.exposure_panel import RoadPanel, Roads
 from tinyrl.exposure import drive
 from tinyrl.model import GPT, GPTConfig
 from tinyrl.tasks import EvenRoad
@@ -144,14 +144,14 @@ def test_readers_without_a_kernel_get_picture_and_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[dict[str, str]] = []
-    monkeypatch.setattr(panels_module, "display", lambda data, **_: shown.append(data))
+    monkeypatch.setattr(live, "display", lambda data, **_: shown.append(data))
     p = made()
     p._ipython_display_()
-    static, live = shown
+    static, _, controls = shown
     assert base64.b64decode(static["image/png"]) == p.image.value
     assert static["image/png"].startswith("iVBOR")
     assert "last total wrong" in static["text/plain"]
-    assert "needs a running kernel" in live["text/plain"]
+    assert "run this cell" in controls["text/plain"]
 
 
 def test_no_step_off_the_road_is_told_as_none() -> None:

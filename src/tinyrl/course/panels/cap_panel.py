@@ -2,14 +2,12 @@
 
 A tiny world is added up whole (`enumerated`), so nothing in the picture is a matter of
 luck. Left, bias, noise and error of the corrected gradient against the bound; right, the
-effective sample size and the share of tokens that is kept. Only core ipywidgets are used;
-the picture of the first setting is left in the notebook for readers who have no kernel.
+effective sample size and the share of tokens that is kept.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,16 +19,14 @@ import matplotlib
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tinyrl.correction import Correction, Operation
 from tinyrl.course import style
 from tinyrl.course.lessons.enumerated import Moments, World, world
-from tinyrl.course.panels.figure import encode
-from tinyrl.course.panels.mismatch import rooted, show_with_static
-from tinyrl.course.panels.readout import error_box
+from tinyrl.course.panels.canvas import Canvas
+from tinyrl.course.panels.frame import PicturePanel, menu, slider
 from tinyrl.course.words import Words
 from tinyrl.logprobs import number
 from tinyrl.objectives import Level, one_of
@@ -50,7 +46,7 @@ TICKS = (1.001, 1.01, 1.1, 2.0, 10.0)
 BOUND = "bound C (scale: log of C - 1)"
 LEVEL, OPERATION = Words("level", "层级"), Words("operation", "操作")
 CAP, LOWER = Words("bound C", "上界 C"), Words("1/C below", "下界 1/C")
-GAP, LENGTH = Words("mismatch", "失配"), Words("tokens T", "长度 T")
+GAP, LENGTH = Words("mismatch", "不一致"), Words("tokens T", "长度 T")
 RESPONSES = Words("responses", "回答数")
 OPERATIONS: dict[Operation, Words] = {
     "truncate": Words("truncate", "截断"),
@@ -102,7 +98,7 @@ class Caps:
         )
 
 
-class CapPanel:
+class CapPanel(PicturePanel):
     """Controls for a correction in a tiny world, and a picture of its bias and noise."""
 
     def __init__(
@@ -131,8 +127,8 @@ class CapPanel:
         self._seed = _whole("seed", seed, 0, 2**63 - 1)
         self.world = lru_cache(maxsize=32)(self._world)
         self.along = lru_cache(maxsize=64)(self._along)
-        self.level = _menu(LEVEL, {str(LEVELS[x]): x for x in get_args(Level)}, level)
-        self.operation = _menu(
+        self.level = menu(LEVEL, {str(LEVELS[x]): x for x in get_args(Level)}, level)
+        self.operation = menu(
             OPERATION, {str(said): name for name, said in OPERATIONS.items()}, operation
         )
         names = [(str(UNBOUNDED) if c == math.inf else f"{c:g}", c) for c in CAPS]
@@ -140,30 +136,16 @@ class CapPanel:
             options=names, value=cap, description=str(CAP), continuous_update=False
         )
         self.both = widgets.Checkbox(both, description=str(LOWER), indent=False)
-        self.gap = widgets.FloatSlider(
-            gap, min=0, max=1, step=1 / GAPS, description=str(GAP), continuous_update=False
-        )
-        self.length = widgets.IntSlider(
-            length, min=1, max=LONGEST, description=str(LENGTH), continuous_update=False
-        )
+        self.gap = slider(GAP, float(gap), 0, 1, 1 / GAPS)
+        self.length = slider(LENGTH, length, 1, LONGEST)
         sizes = sorted({16, 64, 256, 1024, 4096, responses})
-        self.responses = _menu(RESPONSES, {str(n): n for n in sizes}, responses)
-        self.image = widgets.Image(format="png")
-        self.told, self.status, self.error = (widgets.HTML() for _ in range(3))
-        for name in ("image", "status", "error"):
-            getattr(self, name).add_class(f"tinyrl-{name}")
+        self.responses = menu(RESPONSES, {str(n): n for n in sizes}, responses)
         self.picture = CapFigure()
         controls = (
             *(self.level, self.operation, self.cap, self.both),
             *(self.gap, self.length, self.responses),
         )
-        bar = widgets.HBox([*controls, self.status])
-        bar.layout.flex_flow = "row wrap"
-        column = widgets.VBox([bar, self.error, self.image, self.told])
-        self.widget = rooted([column], "tinyrl-caps")
-        for control in controls:
-            control.observe(lambda _: self.refresh(), "value")
-        self._update()  # an error here is the cell's, and raised
+        super().__init__(controls, "tinyrl-caps")
 
     def shown(self) -> Caps:
         """What the controls say, added up."""
@@ -172,22 +154,6 @@ class CapPanel:
         plain = self.world(gap, length).moments(Correction())
         at = CAPS.index(self.cap.value)
         return Caps(self.along(gap, length, *how), plain, at, self.responses.value)
-
-    def refresh(self) -> None:
-        """Show the present setting; what goes wrong is shown too, not raised."""
-        try:
-            self._update()
-            self.error.value = ""
-            self.widget.remove_class("tinyrl-failed")
-        except Exception as error:  # whatever it is: nobody sees what a callback raises
-            self.error.value, self.told.value = error_box(error), ""
-            self.widget.add_class("tinyrl-failed")
-
-    def _update(self) -> None:
-        begun = time.perf_counter()
-        seen = self.shown()
-        self.image.value, self.told.value = self.picture.png(seen), f"<p>{seen.told()}</p>"
-        self.status.value = f"{1e3 * (time.perf_counter() - begun):.0f} ms"
 
     def _world(self, gap: float, length: int) -> World:
         g = torch.Generator().manual_seed(self._seed)
@@ -199,19 +165,13 @@ class CapPanel:
         w = self.world(gap, length)
         return tuple(w.moments(bounded(level, operation, cap, both)) for cap in CAPS)
 
-    def _ipython_display_(self) -> None:
-        text = self.shown().told()
-        show_with_static(self.widget, self.image.value, text, text)
 
-
-class CapFigure:
-    """Two plots, drawn once without their lines: an update moves and draws only these."""
+class CapFigure(Canvas):
+    """Left bias, noise and error against the bound, right what is left of the batch."""
 
     def __init__(self) -> None:
         with matplotlib.rc_context(style.RC):
-            self.figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
-            canvas = FigureCanvasAgg(self.figure)
-            self.renderer: RendererAgg = canvas.get_renderer()  # type: ignore[no-untyped-call]
+            super().__init__(SIZE, DPI)
             self.places = [(c if c < math.inf else FAR) - 1 for c in CAPS]
             left, right = self.figure.subplots(1, 2)
             self.lines = {
@@ -239,10 +199,8 @@ class CapFigure:
             below["loc"] = "outside lower right"
             shown = [x for x in right.get_lines() if x not in self.marks]
             self.figure.legend(handles=shown, **below)
-            for line in (*self.lines.values(), *self.marks):
-                line.set_animated(True)  # left out by `draw`
-            canvas.draw()  # type: ignore[no-untyped-call]
-            self.frame = self.renderer.copy_from_bbox(self.figure.bbox)
+            self.moving = [*self.marks, *self.lines.values()]
+            self.freeze(self.moving)
 
     def png(self, seen: Caps) -> bytes:
         """The picture of these bounds."""
@@ -255,14 +213,11 @@ class CapFigure:
             "ess": [m.ess for m in seen.along],
             "kept": [m.kept for m in seen.along],
         }
-        self.renderer.restore_region(self.frame)  # type: ignore[no-untyped-call]
         for mark in self.marks:
             mark.set_xdata([self.places[seen.at]] * 2)
-            mark.draw(self.renderer)
         for name, line in self.lines.items():
             line.set_data(self.places, curves[name])
-            line.draw(self.renderer)
-        return encode(self.renderer)
+        return self.drawn(self.moving)
 
 
 def plot_errors(
@@ -290,12 +245,6 @@ def plot_errors(
 def _line(axes: Axes, name: str, form: str, colour: str = style.QUIET) -> Line2D:
     (line,) = axes.plot([], [], form, ms=4, color=colour, label=name)
     return line
-
-
-def _menu(name: Words, choices: dict[str, Any], now: Any) -> Any:
-    menu = widgets.Dropdown(options=list(choices.items()), value=now, description=str(name))
-    menu.style.description_width = "auto"
-    return menu
 
 
 def _whole(name: str, value: int, least: int, most: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tinyrl.checkpoints import load
-from tinyrl.course.lessons.pairs import ONE_IN, Look, Pair, in_parts, look, measured
+from tinyrl.course.lessons.faulty_pairs import ONE_IN, Look, Pair, in_parts, look, measured
 from tinyrl.intervals import intervals
 from tinyrl.metrics import token_delta
 from tinyrl.stack import PRESETS

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tinyrl.course.checking.forking import FORKS, Template, TemplateGone, _Forked
 from tinyrl.course.checking.remote import GONE, NoProcess, Notebook, Process
-from tinyrl.course.checking.template import FORKS, Template, TemplateGone, _Forked
 from tinyrl.course.classroom import regrade
 
 pytestmark = pytest.mark.skipif(not FORKS, reason="forks on Linux only")

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tinyrl.correction import Correction
+from tinyrl.course import live
 from tinyrl.course.lessons.enumerated import world
-from tinyrl.course.panels import caps as caps_module
-from tinyrl.course.panels import mismatch as panels_module
-from tinyrl.course.panels.caps import CAPS, TICKS, CapPanel, bounded, plot_errors
+from tinyrl.course.panels import cap_panel as caps_module
+from tinyrl.course.panels.cap_panel import CAPS, TICKS, CapPanel, bounded, plot_errors
 
 
 def made(**start: object) -> CapPanel:
@@ -149,10 +149,10 @@ def test_errors_are_drawn_against_the_gap() -> None:
 
 def test_it_leaves_a_picture_with_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, str]] = []
-    monkeypatch.setattr(panels_module, "display", lambda d, **_: shown.append(d))
+    monkeypatch.setattr(live, "display", lambda d, **_: shown.append(d))
     p = made()
     p._ipython_display_()
-    static, live = shown
+    static, _, controls = shown
     assert base64.b64decode(static["image/png"]) == p.image.value
     assert static["text/plain"] == p.shown().told()
-    assert "application/vnd.jupyter.widget-view+json" in live
+    assert "application/vnd.jupyter.widget-view+json" in controls

@@ -148,7 +148,7 @@ class Scatter(Plot):
 
 class Deltas(Plot):
     title = "delta of each token"
-    x = "delta, in decades both ways"
+    x = "delta; each tick is a factor of 10"
 
     def __init__(self, figure: Figure, cell: Cell) -> None:
         super().__init__(figure, cell)

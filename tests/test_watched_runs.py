@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tinyrl.checkpoints import load
-from tinyrl.course.lessons.watching import live, serve
+from tinyrl.course.lessons.watched_runs import live, serve
 from tinyrl.recipe import Recipe
 from tinyrl.stack import PRESETS, Stack, replace_at
 from tinyrl.tasks import CumSum

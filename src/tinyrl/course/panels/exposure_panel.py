@@ -1,14 +1,11 @@
-"""The road panel: one model driven over its own answers, with slips put in.
+"""The exposure panel: one model driven over its own answers, with slips put in.
 
 Left, how many totals are wrong at each place, beside what follows if every step errs alike.
-Right, the model judged by what it had just read, on the road and off it. Only core
-ipywidgets are used; the picture of the first setting is left in the notebook for readers
-who have no kernel.
+Right, the model judged by what it had just read, on the road and off it.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,15 +16,12 @@ import ipywidgets as widgets  # type: ignore[import-untyped]
 import matplotlib
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
 from tinyrl.course import style
-from tinyrl.course.panels.figure import encode
-from tinyrl.course.panels.mismatch import rooted, show_with_static
-from tinyrl.course.panels.readout import error_box
+from tinyrl.course.panels.canvas import Canvas
+from tinyrl.course.panels.frame import PicturePanel, menu, slider
 from tinyrl.course.words import Words
 from tinyrl.exposure import drive, errors_by_position, expected_errors, local_errors
 from tinyrl.model import GPT
@@ -69,7 +63,7 @@ class Roads:
         return str(TOLD).format(self.driven[-1], self.expected[-1], on, off)
 
 
-class RoadPanel:
+class RoadPanel(PicturePanel):
     """Controls for one drive, and a picture of its errors. It copies the models."""
 
     def __init__(
@@ -88,47 +82,21 @@ class RoadPanel:
         self._models, self._task, self._seed = deepcopy(dict(models)), task, seed
         self._prompts = task.prompts(sequences, torch.Generator().manual_seed(seed))
         self.roads = lru_cache(maxsize=64)(self._roads)
-        self.model = widgets.Dropdown(options=list(models), description=str(MODEL))
-        self.slip = widgets.FloatSlider(
-            slip, min=0, max=0.3, step=0.01, description=str(SLIP), continuous_update=False
-        )
-        self.own = widgets.FloatSlider(
-            own, min=0, max=1, step=0.05, description=str(OWN), continuous_update=False
-        )
+        self.model = menu(MODEL, {name: name for name in models}, next(iter(models)))
+        self.slip = slider(SLIP, float(slip), 0, 0.3, 0.01)
+        self.own = slider(OWN, float(own), 0, 1, 0.05)
         self.start = widgets.Checkbox(start, description=str(START), indent=False)
-        self.image = widgets.Image(format="png")
-        self.told, self.status, self.error = (widgets.HTML() for _ in range(3))
-        for name in ("image", "status", "error"):
-            getattr(self, name).add_class(f"tinyrl-{name}")
         self.picture = RoadFigure(task.n)
         controls = (self.model, self.slip, self.own, self.start)
-        bar = widgets.HBox([*controls, self.status])
-        bar.layout.flex_flow = "row wrap"
-        self.widget = rooted([bar, self.error, self.image, self.told], "tinyrl-roads")
-        for control in controls:
-            control.observe(lambda _: self.refresh(), "value")
-        self._update()  # an error here is the cell's, and raised
+        super().__init__(controls, "tinyrl-roads")
 
     def setting(self) -> tuple[str, float, float, bool]:
         """Model, slips, own share and start, as the controls say."""
         slip, own = (round(x.value, 6) for x in (self.slip, self.own))
         return self.model.value, slip, own, self.start.value
 
-    def refresh(self) -> None:
-        """Show the present setting; what goes wrong is shown too, not raised."""
-        try:
-            self._update()
-            self.error.value = ""
-            self.widget.remove_class("tinyrl-failed")
-        except Exception as error:  # whatever it is: nobody sees what a callback raises
-            self.error.value, self.told.value = error_box(error), ""
-            self.widget.add_class("tinyrl-failed")
-
-    def _update(self) -> None:
-        begun = time.perf_counter()
-        seen = self.roads(*self.setting())
-        self.image.value, self.told.value = self.picture.png(seen), f"<p>{seen.told()}</p>"
-        self.status.value = f"{1e3 * (time.perf_counter() - begun):.0f} ms"
+    def shown(self) -> Roads:
+        return self.roads(*self.setting())
 
     def _roads(self, name: str, slip: float, own: float, start: bool) -> Roads:
         """Drive, and compare with gold, with the expert and with the law."""
@@ -154,19 +122,13 @@ class RoadPanel:
             local_errors(said, right, off),
         )
 
-    def _ipython_display_(self) -> None:
-        text = f"{self.model.value}: {self.roads(*self.setting()).told()}"
-        show_with_static(self.widget, self.image.value, text, text)
 
-
-class RoadFigure:
-    """Two plots, drawn once without their lines: an update moves and draws only these."""
+class RoadFigure(Canvas):
+    """Left wrong totals, right wrong steps, at each place of the response."""
 
     def __init__(self, n: int) -> None:
         with matplotlib.rc_context(style.RC):
-            self.figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
-            canvas = FigureCanvasAgg(self.figure)
-            self.renderer: RendererAgg = canvas.get_renderer()  # type: ignore[no-untyped-call]
+            super().__init__(SIZE, DPI)
             self.places = list(range(1, n + 1))
             left, right = self.figure.subplots(1, 2)
             self.lines = {
@@ -184,19 +146,13 @@ class RoadFigure:
             self.figure.legend(handles=left.get_lines(), **below)
             below["loc"] = "outside lower right"
             self.figure.legend(handles=right.get_lines(), **below)
-            for line in self.lines.values():
-                line.set_animated(True)  # left out by `draw`
-            canvas.draw()  # type: ignore[no-untyped-call]
-            everything = self.figure.bbox
-            self.frame = self.renderer.copy_from_bbox(everything)
+            self.freeze(self.lines.values())
 
     def png(self, seen: Roads) -> bytes:
         """The picture of these errors."""
-        self.renderer.restore_region(self.frame)  # type: ignore[no-untyped-call]
         for name, line in self.lines.items():
             line.set_data(self.places, getattr(seen, name).numpy())
-            line.draw(self.renderer)
-        return encode(self.renderer)
+        return self.drawn(self.lines.values())
 
 
 def _line(axes: Axes, name: str, form: str, colour: str = style.QUIET) -> Line2D:

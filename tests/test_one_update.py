@@ -8,7 +8,7 @@ import torch
 from tinyrl import objectives as O
 from tinyrl.advantages import group_advantages
 from tinyrl.checkpoints import load
-from tinyrl.course.lessons.updates import GROUP, answered, first_update, push
+from tinyrl.course.lessons.one_update import GROUP, answered, first_update, push
 from tinyrl.moe import Router
 from tinyrl.scoring import score
 from tinyrl.stack import PRESETS, Stack, replace_at

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from tinyrl.course.checking import remote
 from tinyrl.course.checking.remote import Process
-from tinyrl.course.checking.starting import environment, started
+from tinyrl.course.checking.start_worker import environment, started
 
 FORKS = sys.platform == "linux"  # elsewhere what torch is built on may not survive it
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# As in observing.py.
+# As in comparison.py.
 from builtins import isinstance, max  # noqa: UP029
 from collections.abc import Iterator
 from functools import cache
@@ -16,7 +16,7 @@ STEP = 2.0**-20  # relative; moves are differences of float64 values
 CODES = 64  # at least; six or more patterns of signs
 
 
-def nudged(argument: Argument) -> Iterator[Argument]:
+def perturbed(argument: Argument) -> Iterator[Argument]:
     """The argument with each real number in it a little larger, or some of them smaller.
 
     Each number has a binary code of its own, and each digit makes one pattern of signs: any

@@ -7,15 +7,11 @@ kept: mostly only the data and a few words are drawn.
 
 from __future__ import annotations
 
-import io
-
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
 from tinyrl.course import style
-from tinyrl.course.panels.plots import (
+from tinyrl.course.panels.canvas import Canvas
+from tinyrl.course.panels.mismatch_plots import (
     ByPosition,
     ByProbability,
     Deltas,
@@ -28,14 +24,12 @@ from tinyrl.course.panels.plots import (
 SIZE, DPI = (8.7, 4.75), 150  # inches; pixels an inch, fine enough for a dense screen
 
 
-class MismatchFigure:
+class MismatchFigure(Canvas):
     """Draws one comparison after another into a PNG of always the same size."""
 
     def __init__(self, clip: float = 0.2) -> None:
         with matplotlib.rc_context({**style.RC, "figure.constrained_layout.use": False}):
-            self.figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
-            canvas = FigureCanvasAgg(self.figure)
-            self.renderer: RendererAgg = canvas.get_renderer()  # type: ignore[no-untyped-call]
+            super().__init__(SIZE, DPI)
             self.plots: tuple[Plot, ...] = (
                 Scatter(self.figure, (0.0, 0.0, 0.385, 1.0)),
                 Deltas(self.figure, (0.385, 0.48, 0.695, 1.0)),
@@ -52,18 +46,4 @@ class MismatchFigure:
         for plot in self.plots:
             for artist in plot.moving:
                 artist.draw(self.renderer)
-        return encode(self.renderer)
-
-
-def encode(renderer: RendererAgg, share: float = 1.0) -> bytes:
-    """PNG of what is drawn; compressed weakly, which is fast and hardly larger.
-
-    `share` of its height, from the top.
-    """
-    size = int(renderer.width), int(renderer.height)
-    drawn = renderer.buffer_rgba()  # type: ignore[no-untyped-call]
-    pixels = Image.frombuffer("RGBA", size, drawn)
-    out = io.BytesIO()
-    pixels = pixels.crop((0, 0, size[0], round(share * size[1])))
-    pixels.convert("RGB").save(out, "png", compress_level=1)
-    return out.getvalue()
+        return self.encoded()

@@ -7,7 +7,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from tinyrl.course.lessons.sights import (
+from tinyrl.course.lessons.visibility import (
     BLIND,
     DROWNED,
     SEES,

@@ -15,8 +15,8 @@ from matplotlib.axis import Axis
 from matplotlib.text import Text
 from PIL import Image
 
-from tinyrl.course.panels.figure import DPI, SIZE, MismatchFigure
-from tinyrl.course.panels.plots import (
+from tinyrl.course.panels.mismatch_figure import DPI, SIZE, MismatchFigure
+from tinyrl.course.panels.mismatch_plots import (
     ByPosition,
     ByProbability,
     Deltas,

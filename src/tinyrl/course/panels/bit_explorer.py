@@ -1,8 +1,7 @@
 """The bit explorer: type a number, flip its bits, see what they stand for.
 
-Only core ipywidgets: buttons, a menu and a text field, all reached with the keyboard. The
-table of the first number in every format is left in the notebook for readers who have no
-kernel.
+Buttons, a menu and a text field are all reached with the keyboard. The table of the first
+number in every format is left in the notebook for readers who have no kernel.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from functools import partial
 from typing import Any
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
-from IPython.display import display
 
+from tinyrl.course.live import show_live
 from tinyrl.course.panels.bits import KINDS, NAMES, Stored, fate, overview
-from tinyrl.course.panels.mismatch import rooted
+from tinyrl.course.panels.frame import menu, refusal, rooted, row
 from tinyrl.course.words import Words
 from tinyrl.formats import FORMATS, FormatName
 
@@ -55,12 +54,11 @@ class BitExplorer:
         self.typed: float | None = float(x)
         """What was asked for; None once bits were flipped."""
         self.stored = Stored.of(x, fmt)
-        names = [(name, key) for key, name in NAMES.items()]
-        self.format = widgets.Dropdown(options=names, value=fmt, description=str(FORMAT))
+        self.format = menu(FORMAT, {name: key for key, name in NAMES.items()}, fmt)
         self.text = widgets.Text(
             repr(float(x)), description=str(NUMBER), continuous_update=False
         )
-        self.bits, self.buttons = widgets.HBox(), list[Any]()
+        self.bits, self.buttons = row(), list[Any]()
         self._shown: FormatName | None = None
         self.readout, self.table, self.error = (widgets.HTML() for _ in range(3))
         self.up = self._button(UP, lambda: self._step(self.stored.up()))
@@ -68,9 +66,7 @@ class BitExplorer:
         self._writing = False
         self.format.observe(lambda _: self._read(), "value")
         self.text.observe(lambda _: self._read(), "value")
-        bar = widgets.HBox([self.format, self.text, self.down, self.up])
-        for box in (bar, self.bits):
-            box.layout.flex_flow = "row wrap"
+        bar = row(self.format, self.text, self.down, self.up)
         parts = [bar, self.error, self.bits, self.readout, self.table]
         self.widget = rooted([widgets.VBox(parts)], "tinyrl-explorer")
         self._first = overview(x)
@@ -92,7 +88,7 @@ class BitExplorer:
                 raise ValueError(str(NO_NAN).format(NAMES[self.format.value]))
             self.stored = Stored.of(self.typed, self.format.value)
         except ValueError as error:
-            self.error.value = f'<div role="alert">{html.escape(str(error))}</div>'
+            self.error.value = refusal(error)
             return
         self._draw()
 
@@ -153,8 +149,7 @@ class BitExplorer:
             for button in mine:
                 button.layout = widgets.Layout(width="24px", padding="0", margin="1px")
             title = widgets.HTML(f'<b style="color:{COLOURS[i]}">{self._names()[i]}</b>')
-            row = widgets.HBox(mine, layout={"flex_flow": "row wrap"})
-            boxes.append(widgets.VBox([title, row], layout={"margin": "0 10px 0 0"}))
+            boxes.append(widgets.VBox([title, row(*mine)], layout={"margin": "0 10px 0 0"}))
         self.bits.children = boxes
 
     def _table(self) -> str:
@@ -180,10 +175,7 @@ class BitExplorer:
     def _ipython_display_(self) -> None:
         """The static table, then the live explorer, which hides it."""
         data = {"text/html": self._first._repr_html_(), "text/plain": str(self._first)}
-        display(data, raw=True)  # type: ignore[no-untyped-call]
-        live = self.widget._repr_mimebundle_()
-        live["text/plain"] = "(The bit explorer needs a running kernel: run this cell.)"
-        display(live, raw=True)  # type: ignore[no-untyped-call]
+        show_live(self.widget, data)
 
 
 def _number(text: str) -> float:

@@ -7,8 +7,15 @@ import torch
 from matplotlib.figure import Figure
 
 from tinyrl.checkpoints import load
-from tinyrl.course.lessons.rings import LOWEST, MISMATCH, draw_rings, rung, steps, told
-from tinyrl.course.lessons.watching import Watched, live
+from tinyrl.course.lessons.alarm_rings import (
+    LOWEST,
+    MISMATCH,
+    draw_rings,
+    rung,
+    steps,
+    told,
+)
+from tinyrl.course.lessons.watched_runs import Watched, live
 from tinyrl.recipe import Recipe
 from tinyrl.stack import PRESETS, Stack
 from tinyrl.tasks import CumSum

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import grad
 
-from tinyrl.course.checking import complaints
-from tinyrl.course.checking.attempt import Attempt, as_shipped, attempt
-from tinyrl.course.checking.observing_nudges import STEP, nudged, real
+from tinyrl.course.checking import messages
+from tinyrl.course.checking.guarded_call import Attempt, as_shipped, attempt
+from tinyrl.course.checking.perturbations import STEP, perturbed, real
 from tinyrl.course.exercise import Argument, Case, Exercise, Function
 from tinyrl.course.words import Words
 
@@ -114,15 +114,15 @@ def read(exercise: Exercise, value: object) -> tuple[tuple[Array, ...], Words | 
     if len(exercise.returns) > 1 and (
         type(value) not in (tuple, list) or len(value) != len(exercise.returns)  # type: ignore[arg-type]
     ):
-        return (), complaints.not_a_tuple(exercise, value)
+        return (), messages.not_a_tuple(exercise, value)
     found = []
     for name, part in parts(exercise, value):
         try:
             found.append(array(part))
         except _UNREADABLE:
-            return (), complaints.not_numbers(exercise.called(name), part)
+            return (), messages.not_numbers(exercise.called(name), part)
         if name in exercise.boolean and not _boolean(part):
-            return (), complaints.not_boolean(exercise.called(name))
+            return (), messages.not_boolean(exercise.called(name))
     return tuple(found), None
 
 
@@ -135,7 +135,7 @@ def parts(exercise: Exercise, value: Any) -> Iterator[tuple[str, object]]:
 def _unfit(exercise: Exercise, value: object) -> Words | None:
     for name, part in parts(exercise, value):
         if name in exercise.whole and not _whole(part):
-            return complaints.not_whole(exercise.called(name))
+            return messages.not_whole(exercise.called(name))
     return None
 
 
@@ -212,14 +212,14 @@ def _moves(
 ) -> list[Array]:
     """How far each value moves with the arguments, summed over them.
 
-    The numbers of an argument are nudged in several patterns of up and down: the largest
+    The numbers of an argument are perturbed in several patterns of up and down: the largest
     move counts, lest one that cancels in a pattern passes for none. A value that is inf
     moves by NaN, which forgives nothing: only inf is inf.
     """
     total = [np.zeros_like(value) for value in values]
     for i, argument in enumerate(args):
         largest = [np.zeros_like(value) for value in values]
-        for other in nudged(argument):
+        for other in perturbed(argument):
             moved = _right(exercise, (*args[:i], other, *args[i + 1 :]))
             for k, value in enumerate(moved):
                 with np.errstate(invalid="ignore"):  # inf - inf

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from tinyrl.alarms import ALARMS
 from tinyrl.course import style
-from tinyrl.course.lessons.pairs import whole
-from tinyrl.course.lessons.watching import Watched
+from tinyrl.course.lessons.faulty_pairs import whole
+from tinyrl.course.lessons.watched_runs import Watched
 
 MISMATCH = tuple(alarm for alarm in ALARMS if alarm.of == "mismatch")
 """Those that ask for trainer and rollout alone, as a run has them at each step."""
