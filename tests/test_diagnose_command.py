@@ -1,21 +1,50 @@
 """`tinyrl diagnose` on files, good and bad."""
 
-import math
 import os
-import pickle
 import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from faults import late
-from policies import (
-    policy,
+from faults import (
+    constant,
+    cut,
+    floored,
+    last_missing,
+    late,
+    learned,
+    logarithm,
+    prefix,
+    rounded,
+    temperature,
 )
+from policies import Policy, policy, seeds, top_p
 from tinyrl.cli import app
 from tinyrl.diagnosis import diagnose
-from tinyrl.diagnosis.command import load, run
+from tinyrl.diagnosis.command import run
+from tinyrl.diagnosis.files import load
+from tinyrl.diagnosis.finding import NAMES
+from tinyrl.diagnosis.table import HEADS, rows
+
+ALL = {
+    "late": late,
+    "rounded": rounded,
+    "equal": lambda p: (rounded(p)[0],) * 2,
+    "constant": constant,
+    "swapped": lambda p: reversed(constant(p)),
+    "top-p": lambda p: cut(p, lambda z: top_p(z, 0.8)),
+    "temperature": lambda p: temperature(p, 0.7),
+    "prefix": lambda p: prefix(p, 2),
+    "missing": lambda p: (last_missing(rounded(p)[0], p.mask), rounded(p)[1]),
+    "log2": lambda p: logarithm(p, "trainer", 2),
+    "clamp": lambda p: floored(p, "rollout", -3.0),
+    "learned": learned,
+    "rows": lambda p: (rounded(p)[0], rounded(p)[1].roll(1, 0)),
+}
 
 
 def save(folder, name, array):
@@ -87,64 +116,59 @@ def test_names_of_files_cannot_command_a_terminal(tmp_path, capsys):
         load(text)
 
 
-class Evil:
-    def __reduce__(self):
-        return (print, ("pickle was run",))
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_nothing_is_cut_at_any_width_in_either_language(files, capsys, lang, width):
+    a, b, m = files
+    os.environ["COLUMNS"] = str(width)
+    try:
+        assert run(a, b, m, lang) == 0
+    finally:
+        del os.environ["COLUMNS"]
+    out = capsys.readouterr().out
+    assert all(cell_len(line) <= width for line in out.splitlines())
+    assert "…" not in out
+    verdict = diagnose(*late(policy(0)), policy(0).mask)
+    bare = "".join(out.split())
+    (found,) = verdict.findings
+    texts = [found.what, found.evidence, found.remedy, found.share, verdict.rest]
+    texts += [said for _, _, said in rows(verdict)]
+    for text in [*texts, verdict.band.reading, *HEADS, NAMES["shift"]]:
+        if text is not NAMES["shift"] or lang == "zh":
+            assert "".join(text.to(lang).split()) in bare
 
 
-def bad_files(folder):
-    good = save(folder, "good.npy", np.full((2, 3), -1.0))
-    np.savez(folder / "many.npz", a=np.zeros(3))
-    (folder / "text.npy").write_text("hello")
-    (folder / "empty.npy").write_bytes(b"")
-    (folder / "short.npy").write_bytes(good.read_bytes()[:-8])
-    (folder / "header.npy").write_bytes(good.read_bytes()[:20])
-    (folder / "pickle.npy").write_bytes(pickle.dumps(Evil()))
-    np.save(folder / "objects.npy", np.array([[Evil()]]), allow_pickle=True)
-    save(folder, "wide.npy", np.full((2, 4), -1.0))
-    save(folder, "nan.npy", np.array([[-1.0, math.nan, -1.0]] * 2))
-    save(folder, "positive.npy", np.full((2, 3), 0.5))
-    save(folder, "flat.npy", np.full(6, -1.0))
-    save(folder, "text_array.npy", np.array([["a", "b", "c"]] * 2))
-    save(folder, "mask_wide.npy", np.ones((2, 4), dtype=bool))
-    save(folder, "mask_two.npy", np.full((2, 3), 2))
-    save(folder, "mask_none.npy", np.zeros((2, 3), dtype=bool))
-    return good
+def test_every_number_has_a_meaning_of_its_own(files):
+    verdict = diagnose(*late(policy(0)), policy(0).mask)
+    table = list(rows(verdict))
+    assert len({said.en for _, _, said in table}) == len(table)
+    assert not [said.en for _, _, said in table if re.search("^(of )?its|^of", said.en)]
+    means = [value for name, value, _ in table if name == "ratio_mean"]
+    assert means == [verdict.means.shown]
 
 
-@pytest.mark.parametrize(
-    ("train", "mask", "message"),
-    [
-        ("absent.npy", None, "there is no file .*absent.npy"),
-        (".", None, "is a folder, not a .npy file"),
-        ("text.npy", None, "text.npy is not a .npy file"),
-        ("empty.npy", None, "empty.npy is not a .npy file"),
-        ("many.npz", None, "many.npz is not a .npy file"),
-        ("pickle.npy", None, "pickle.npy is not a .npy file"),
-        (
-            "objects.npy",
-            None,
-            "objects.npy cannot be read: it holds pickled Python objects",
-        ),
-        ("short.npy", None, "short.npy cannot be read"),
-        ("header.npy", None, "header.npy cannot be read"),
-        ("wide.npy", None, r"differ in shape: \[2, 3\] and \[2, 4\].*wide.npy"),
-        ("nan.npy", None, "logp_train row 0, column 1 is not a number.*nan.npy"),
-        ("positive.npy", None, "row 0, column 0 is positive.*positive.npy"),
-        ("flat.npy", None, r"logp_train must be \[B, T\].*flat.npy"),
-        ("text_array.npy", None, "logp_train must hold numbers"),
-        ("good.npy", "mask_wide.npy", r"mask has shape \[2, 4\].*mask_wide.npy"),
-        ("good.npy", "mask_two.npy", "mask row 0, column 0 is neither 0 nor 1: 2"),
-        ("good.npy", "mask_none.npy", "mask is false everywhere"),
-        ("good.npy", "absent.npy", "there is no file"),
-    ],
-)
-def test_the_command_says_what_is_wrong_with_a_file(tmp_path, capfd, train, mask, message):
-    good = bad_files(tmp_path)
-    code = run(good, tmp_path / train, None if mask is None else tmp_path / mask)
-    out, err = capfd.readouterr()
-    assert code == 2
-    assert out == ""  # pickles were not run either
-    assert err.startswith("tinyrl diagnose: ")
-    assert err.count("\n") == 1
-    assert re.search(message, err), err
+def test_it_speaks_chinese_where_that_is_set(files):
+    a, b, _ = (str(path) for path in files)
+    chinese = CliRunner().invoke(app, ["diagnose", a, b, "--lang", "zh"])
+    by_variable = CliRunner().invoke(app, ["diagnose", a, b], env={"TINYRL_LANG": "zh"})
+    assert chinese.exit_code == 0
+    assert chinese.output == by_variable.output
+    for words in ("采样端", "训练端", "错位一个 token（第 05 课）", "证据", "对策", "剩余"):
+        assert words in chinese.output
+    assert "remedy" not in chinese.output
+    wrong = CliRunner().invoke(app, ["diagnose", a, a + "x", "--lang", "zh"])
+    assert (wrong.exit_code, "没有文件" in wrong.output) == (2, True)
+
+
+@given(seeds, st.sampled_from(sorted(ALL)))
+@settings(max_examples=60)
+def test_every_verdict_is_said_in_both_languages(seed, fault):
+    p = Policy.draw(seed, 32, 32, 64, (1, 12))
+    verdict = diagnose(*ALL[fault](p), p.mask)
+    english, chinese = verdict.text("en"), verdict.text("zh")
+    assert english == str(verdict)
+    assert not re.search(r"[\u4e00-\u9fff]", english)
+    assert len(english.splitlines()) == len(chinese.splitlines())
+    for line in chinese.splitlines():
+        assert re.search(r"[\u4e00-\u9fff]", line), line
+    assert "{" not in english + chinese

@@ -34,6 +34,7 @@ from policies import (
 from tinyrl.diagnosis import BANDS, diagnose
 from tinyrl.diagnosis.bands import band
 from tinyrl.diagnosis.statistics import logit, minority, quantile, rank_correlation
+from tinyrl.diagnosis.temperature import _ends
 
 # Nothing is found where nothing is wrong
 
@@ -64,7 +65,7 @@ def test_no_cause_in_large_batches_of_noise(noise):
         ids = p.sample(roll)
         a, b = logp(roll, ids), logp(p.logits(), ids)
         verdict = diagnose(a, b, p.mask)
-        assert verdict.findings == (), f"seed {seed}"
+        assert verdict.findings == verdict.notes == (), f"seed {seed}"
 
 
 @pytest.mark.parametrize("noise", ["fp16", "bf16", "logits"])
@@ -98,7 +99,7 @@ def test_unrelated_arrays_are_given_no_cause(seed):
     ids = p.sample(p.logits())
     verdict = diagnose(logp(p.logits(), ids), logp(q.logits(), ids), p.mask)
     assert verdict.findings == ()
-    assert "none of the signatures" in verdict.rest
+    assert "none of the signatures" in verdict.rest.en
 
 
 @pytest.mark.parametrize("noise", ["bf16", "w4a4", "int4", "stale"])
@@ -135,9 +136,27 @@ def test_the_bounds_on_the_temperature_hold_it(seed, T):
     roll = p.logits() / T
     ids = p.sample(roll)
     (found,) = diagnose(logp(roll, ids), logp(p.logits(), ids), p.mask).findings
-    low, high = (float(x) for x in found.what.split("between ")[1].split(" and "))
-    assert low - 0.011 <= T <= high + 0.011
+    low, high = (float(x) for x in found.what.en.split("between ")[1].split(" and "))
+    assert low - 0.005 <= T <= high + 0.005  # what two digits round off
     assert found.value == pytest.approx(T, rel=0.12)
+
+
+@pytest.mark.parametrize("T", [0.6, 0.7, 0.8, 1.2])
+def test_the_bounds_differ_and_hold_the_temperature_where_tokens_are_many(T):
+    for seed in range(6):
+        p = Policy.draw(seed, 256, 64, 64, (1, 12))
+        (found,) = diagnose(*temperature(p, T), p.mask).findings
+        low, high = found.what.en.split("between ")[1].split(" and ")
+        assert float(low) <= T <= float(high)
+        assert low != high
+        assert "slope" not in found.evidence.en
+        assert "expected of a temperature" in found.beside.en
+
+
+def test_ends_have_the_digits_that_tell_them_apart():
+    assert _ends(0.7, 0.7004) == ("0.7000", "0.7004")
+    assert _ends(0.5, 0.61) == ("0.50", "0.61")
+    assert _ends(0.7, 0.7) == ("0.700000", "0.700000")
 
 
 @given(seeds, st.floats(0.3, 3))
@@ -166,20 +185,20 @@ def test_numbers_of_the_findings():
     p = policy(0)
     (found,) = diagnose(*late(p), p.mask).findings
     assert found.value == 1
-    assert "late" in found.what
+    assert "late" in found.what.en
     (found,) = diagnose(*early(p), p.mask).findings
     assert found.value == -1
-    assert "early" in found.what
+    assert "early" in found.what.en
     (found,) = diagnose(*constant(p), p.mask).findings
     assert found.value == pytest.approx(-0.05, abs=0.005)
-    assert "nearly constant" in found.evidence
-    assert "the rollout alone" in found.what
+    assert "nearly constant" in found.evidence.en
+    assert "the rollout alone" in found.what.en
     a, b = rounded(p)
     (found,) = diagnose(last_missing(a, p.mask, 2), b, p.mask).findings
     assert found.value == pytest.approx(2 * len(a) / p.mask.sum().item(), rel=0.2)
-    assert "of the rollout" in found.what
+    assert "of the rollout" in found.what.en
     (found,) = diagnose(a, last_missing(b, p.mask, 2), p.mask).findings
-    assert "of the trainer" in found.what
+    assert "of the trainer" in found.what.en
     (found,) = diagnose(*prefix(p, 1), p.mask).findings
     assert found.value in (1, 2, 4)
 
@@ -198,8 +217,8 @@ def test_a_missing_logprob_is_seen_in_the_smallest_batch():
     verdict = diagnose([[0.0, -1.0]], [[-2.0, -1.0]])
     assert verdict.findings[0].cause == "zeros"
     verdict = diagnose(np.zeros((1, 20)), np.full((1, 20), -2.0))
-    assert "all of them" in verdict.findings[0].what
-    assert verdict.rest == "nothing"
+    assert "all of them" in verdict.findings[0].what.en
+    assert verdict.rest.en == "nothing"
 
 
 def test_padding_does_not_matter():
@@ -215,11 +234,13 @@ def test_equal_arrays():
     verdict = diagnose(a, a, p.mask)
     assert verdict.band.name == "equal"
     assert verdict.findings == ()
-    assert verdict.rest == "nothing"
+    assert verdict.rest.en == "nothing"
+    (note,) = verdict.notes
+    assert "one array given twice" in note.en
 
 
 def test_few_tokens_are_said_to_be_few():
-    assert "too few tokens" in diagnose([[-1.0, -2.0]], [[-1.3, -1.5]]).rest
+    assert "too few tokens" in diagnose([[-1.0, -2.0]], [[-1.3, -1.5]]).rest.en
 
 
 def test_bad_arrays_are_refused():
@@ -233,7 +254,7 @@ def test_bad_arrays_are_refused():
 def test_bands_rise_and_name_their_source():
     bounds = [b.below for b in BANDS]
     assert bounds == sorted(bounds)
-    assert all("20" in b.source for b in BANDS)
+    assert all("20" in b.source.en for b in BANDS)
     assert band(0.0, 0.0).name == "equal"
     names = [band(k3, 1.0).name for k3 in (0.0, 1e-9, 1e-6, 5e-5, 5e-3, 0.05, 2.0)]
     assert names == ["floor", "floor", "small", "usual", "high", "alarming", "broken"]

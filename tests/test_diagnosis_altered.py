@@ -46,10 +46,10 @@ def test_a_logarithm_of_another_base_is_named_with_its_side(draw, side, base):
         p = draw(seed)
         (found,) = diagnose(*logarithm(p, side, base), p.mask).findings
         assert found.cause == "scale"
-        assert f"the {side}'s logprobs are in log{base}," in found.what
-        assert f"multiply the {side}'s by {math.log(base):.4f}" in found.remedy
+        assert f"the {side}'s logprobs are in log{base}," in found.what.en
+        assert f"multiply the {side}'s by {math.log(base):.4f}" in found.remedy.en
         assert found.explains > 0.8
-        alone += "multiplied by" not in found.what
+        alone += "multiplied by" not in found.what.en
     assert alone >= 15 or draw is peaked  # too few unsure tokens to tell 0.69 from 0.70
 
 
@@ -62,9 +62,9 @@ def test_a_round_multiple_near_a_logarithm_is_named_too_or_alone(k):
     for seed in SEEDS:
         for p in (policy(seed), peaked(seed)):
             (found,) = diagnose(*multiplied(p, k), p.mask).findings
-            assert "multiplied by" in found.what
-            assert "after log-softmax" in found.remedy
-            alone += "in log" not in found.what
+            assert "multiplied by" in found.what.en
+            assert "after log-softmax" in found.remedy.en
+            alone += "in log" not in found.what.en
     assert alone >= 15
 
 
@@ -74,9 +74,9 @@ def test_another_multiple_is_named_by_its_size(k):
         p = policy(seed)
         (found,) = diagnose(*multiplied(p, k), p.mask).findings
         assert found.cause == "scale"
-        assert "multiplied by" in found.what
+        assert "multiplied by" in found.what.en
         assert found.value == pytest.approx(k, rel=0.01)
-        assert "after log-softmax" in found.remedy
+        assert "after log-softmax" in found.remedy.en
 
 
 def test_a_multiple_without_rounding_leaves_nothing():
@@ -84,15 +84,15 @@ def test_a_multiple_without_rounding_leaves_nothing():
     a, _ = rounded(p)
     verdict = diagnose(a, a / math.log(2), p.mask)
     assert verdict.findings[0].explains == pytest.approx(1, abs=1e-6)
-    assert "the floor of float32" in verdict.rest
+    assert "the floor of float32" in verdict.rest.en
 
 
 def test_what_lies_under_a_multiple_is_told_in_nats():
     """The rollout in log10: what is left is that of the rounding alone."""
     p = policy(0)
     a, b = rounded(p)
-    before = diagnose(a, b, p.mask).rest.split(" over")[0]
-    assert diagnose(a / math.log(10), b, p.mask).rest.startswith(before)
+    before = diagnose(a, b, p.mask).rest.en.split(" over")[0]
+    assert diagnose(a / math.log(10), b, p.mask).rest.en.startswith(before)
 
 
 @pytest.mark.parametrize("T", [0.3, 0.6, 0.9, 1.1, 1.5, 3.0])
@@ -101,7 +101,7 @@ def test_a_temperature_is_no_multiple(T, fault):
     for seed in SEEDS:
         for p in (policy(seed), peaked(seed)):
             for found in diagnose(*fault(p, T), p.mask).findings:
-                assert "trainer / rollout" not in found.what + found.evidence
+                assert "trainer / rollout" not in found.what.en + found.evidence.en
 
 
 @pytest.mark.parametrize("T", [0.5, 0.7])
@@ -112,9 +112,9 @@ def test_a_temperature_on_tokens_that_nobody_sampled_may_be_what_a_multiple_is(T
         z = p.logits("bf16")
         ids = torch.randint(z.shape[-1], z.shape[:2], generator=p.generator)
         for finding in diagnose(logp(z / T, ids), logp(p.logits(), ids), p.mask).findings:
-            if "quotient" in finding.evidence:
+            if "quotient" in finding.evidence.en:
                 found["multiple"] += 1
-                assert "at a temperature, if neither side sampled these" in finding.what
+                assert "at a temperature, if neither side sampled these" in finding.what.en
     assert found["multiple"] >= 5
 
 
@@ -140,7 +140,7 @@ def test_a_clamp_is_named_or_nothing_is(side, bound):
             for clamp in verdict.findings:
                 assert clamp.cause == "clamp"
                 assert clamp.value == bound
-                assert f"of the {side} are exactly {bound:g}" in clamp.what
+                assert f"of the {side} are exactly {bound:g}" in clamp.what.en
     assert set(found) <= {(0, False), (1, False), (1, True)}
     assert found[1, True] >= 12
 
@@ -233,7 +233,7 @@ def test_an_offset_explains_what_the_kept_mass_does(mass):
         for found in diagnose(a, b, p.mask).findings:
             if found.at_most:
                 assert truth < found.explains < truth + 0.25
-                assert "up to" in found.share
+                assert "up to" in found.share.en
             else:
                 assert truth - 0.15 < found.explains < truth
 
@@ -241,8 +241,8 @@ def test_an_offset_explains_what_the_kept_mass_does(mass):
 def test_an_offset_that_hides_the_rest_says_so():
     p = policy(0)
     verdict = diagnose(*cut(p, lambda z: top_k(z, 8)), p.mask)
-    assert "at least" in verdict.rest
-    assert "hides the rest" in verdict.rest
+    assert "at least" in verdict.rest.en
+    assert "hides the rest" in verdict.rest.en
     assert "explains up to" in str(verdict)
 
 
@@ -257,8 +257,12 @@ def test_logprobs_after_a_step_on_these_tokens_carry_the_caveat(step, way):
         for finding in diagnose(*learned(p, step), p.mask).findings:
             found[finding.cause] += 1
             assert finding.cause == "offset"
-            assert f"or the trainer has already learned {way} these tokens" in finding.what
-            assert finding.remedy.startswith("first make sure that the trainer's logprobs")
+            assert (
+                f"or the trainer has already learned {way} these tokens" in finding.what.en
+            )
+            assert finding.remedy.en.startswith(
+                "first make sure that the trainer's logprobs"
+            )
     assert found["offset"] >= 12
 
 
@@ -267,6 +271,6 @@ def test_each_side_of_an_offset_has_the_caveat_of_its_sign():
     a, b = constant(p)
     for x, y, side, way in ((a, b, "rollout", "against"), (b, a, "trainer", "from")):
         (found,) = diagnose(x, y, p.mask).findings
-        assert f"the {side} alone renormalises" in found.what
-        assert f"learned {way} these tokens" in found.what
-        assert ("negative advantages" in found.remedy) == (way == "against")
+        assert f"the {side} alone renormalises" in found.what.en
+        assert f"learned {way} these tokens" in found.what.en
+        assert ("negative advantages" in found.remedy.en) == (way == "against")

@@ -22,7 +22,7 @@ def test_answers_of_one_token_from_four_choices_show_nothing(bias, jitter, side)
         a, b = (x, y) if side == "rollout" else (y, x)
         verdict = diagnose(a, b)
         assert verdict.findings == (), (seed, verdict.findings)
-    assert "too few different tokens" in verdict.rest
+    assert "too few different tokens" in verdict.rest.en
 
 
 def test_many_prompts_of_four_choices_show_a_temperature():
@@ -57,7 +57,7 @@ def test_logprobs_stored_in_steps_have_no_offset_and_no_scale(step, how, side):
             b = stored(b, step, how)
         verdict = diagnose(a, b, p.mask)
         assert not {found.cause for found in verdict.findings} & {"offset", "scale"}, seed
-        assert f"the {side}'s logprobs are multiples of {step:g}" in verdict.rest
+        assert f"the {side}'s logprobs are multiples of {step:g}" in verdict.rest.en
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_floats_of_any_width_are_in_no_steps():
         p = policy(seed)
         a, b = rounded(p)
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            rest = diagnose(a.to(dtype), b.to(dtype), p.mask).rest
+            rest = diagnose(a.to(dtype), b.to(dtype), p.mask).rest.en
             assert "multiples" not in rest
-    assert "multiples" not in diagnose([[-1.0] * 40], [[-1.5] * 40]).rest
-    assert "multiples" not in diagnose([[0.0] * 40], [[-math.pi] * 40]).rest
+    assert "multiples" not in diagnose([[-1.0] * 40], [[-1.5] * 40]).rest.en
+    assert "multiples" not in diagnose([[0.0] * 40], [[-math.pi] * 40]).rest.en
 
 
 # One value, or nearly one
@@ -119,5 +119,5 @@ def test_all_zeros_are_missing_logprobs_and_no_clamp():
 def test_a_multiple_of_a_flat_policy_is_named_beside_the_offset(k):
     for seed in range(10):
         for found in diagnose(flat(seed), k * flat(seed)).findings:
-            assert "multiplied by" in found.what
-            assert f"{k:.4g}" in found.what
+            assert "multiplied by" in found.what.en
+            assert f"{k:.4g}" in found.what.en

@@ -99,6 +99,20 @@ TRAPS = [
     ("slime", "--use-tis --custom-tis-function-path x.icepop_function", "icepop_", "upper"),
     ("slime", "--use-rollout-logprobs", "Double counting", "refuses --use-tis"),
     ("slime", "use_rs=true", "use_rs does nothing", "--use-tis"),
+    ("verl", "rollout.temperature=0.7", "temperature=0.7 is no", "(unless logprobs_mode"),
+    ("verl", "temperature=0.7 logprobs_mode=raw_logprobs", "logprobs_mode", "two temper"),
+    ("verl", "logprobs_mode=raw_logprobs", "logprobs_mode=raw", "nothing is lost by it"),
+    ("verl", "top_p=0.9 top_k=50", "top_p=0.9 top_k=50: ", "the actor's over the whole"),
+    ("verl", "calculate_log_probs=False", "calculate_log_probs", "bypass_mode=true it rai"),
+    ("verl", "actor.ppo_epochs=2", "ppo_epochs=2", "staleness"),
+    ("trl", "temperature=0.6", "temperature=0.6 is no", "huggingface/trl#4159"),
+    ("trl", "top_p=0.95 min_p=0.1", "top_p=0.95 min_p=0.1: ", "huggingface/trl#6789"),
+    ("trl", "repetition_penalty=1.1", "repetition_penalty", "vllm-project/vllm#9453"),
+    ("trl", "num_iterations=2", "num_iterations=2", "from the second pass on"),
+    ("slime", "--rollout-temperature 0.8", "rollout_temperature=0.8", "no mismatch by it"),
+    ("slime", "--rollout-top-p 0.9", "rollout_top_p=0.9", "normalises the trainer's"),
+    ("slime", "--rollout-top-k 20", "rollout_top_k=20", "not top-k's"),
+    ("slime", "--use-routing-replay", "use_routing_replay", "only that one acts on"),
     ("slime", "advantage_estimator=cispo", "CISPO is cut on both", "0.8 to 1.2"),
 ]
 
@@ -122,6 +136,11 @@ def test_traps_are_named(framework, flags, begins, holds):
         ("trl", f"use_vllm=true {MODE}=token_truncate", ["Length", "The corr", "Denomi"]),
         ("trl", "use_vllm=false", ["Length", "Metrics", "Double", "Denominators"]),
         ("slime", "", ["Metrics", "Double", "Denominators", "Batch"]),
+        ("verl", "temperature=1.0 top_p=1 top_k=-1", ["temperature", "top_", "logprobs_m"]),
+        ("verl", "calculate_log_probs=True ppo_epochs=1", ["calculate", "ppo_epochs"]),
+        ("verl", "val_kwargs.top_p=0.7 data.temperature=2", ["top_p", "temperature"]),
+        ("verl", "top_p=0.9 logprobs_mode=raw_logprobs", ["top_p"]),
+        ("slime", "--use-routing-replay --use-rollout-routing-replay", ["use_routing"]),
     ],
 )
 def test_no_trap_where_there_is_none(framework, flags, absent):

@@ -20,6 +20,7 @@ from tinyrl.course.sources import parse
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src/tinyrl"
 LAYERS = [
+    *("said", "wrapping"),
     *("formats", "attention", "kernels", "logprobs", "moe", "positions", "model"),
     *("pretrained", "parallel", "tokens", "tasks", "sampling", "stack"),
     *("rollout", "scoring", "collate", "advantages", "objectives", "correction"),

@@ -8,6 +8,7 @@ call the two in `presets`. `metrics.compare` measures two arrays of logprobs at 
 Importing this is cheap: torch comes with the first module that computes. Each file uses
 only those above it:
 
+- words for people: said, wrapping
 - what decides a logprob: formats, attention, kernels, logprobs, moe, positions, model,
   pretrained, parallel, tokens, tasks, sampling, stack
 - who samples and who scores: rollout, scoring, collate

@@ -28,7 +28,8 @@ Lang = Annotated[
 Rollout = Annotated[
     Path,
     typer.Argument(
-        metavar="ROLLOUT", help="A .npy file, [sequence, token]: the engine's logprobs."
+        metavar="ROLLOUT",
+        help="A .npy, .npz or .pt file, [sequence, token]: the engine's logprobs.",
     ),
 ]
 Train = Annotated[
@@ -125,13 +126,17 @@ def diagnose(
     train: Train,
     mask: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .npy file, true on real response tokens."),
+        typer.Option(metavar="FILE", help="The same shape, true on real response tokens."),
     ] = None,
+    lang: Lang = None,
 ) -> None:
     """Say how far two policies' logprobs are apart, and why."""
+    from tinyrl.course.interview.asked import speak
+    from tinyrl.course.words import language
     from tinyrl.diagnosis import command
 
-    raise typer.Exit(command.run(rollout, train, mask))
+    speak(lang)
+    raise typer.Exit(command.run(rollout, train, mask, language()))
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -13,7 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from .signatures import Finding, alike_sized
+from ..said import Said, joined
+from .finding import CHINESE, Finding
+from .offset import alike_sized
 from .statistics import enough, quantile
 
 LOGARITHMS = {
@@ -49,9 +51,14 @@ def multiple(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Tensor, Tenso
     finding = Finding(
         "scale",
         what,
-        "trainer / rollout is {:.4f} for the likeliest third of the tokens, {:.4f} and "
-        "{:.4f} for the others".format(*thirds)
-        + f": one quotient for all, which leaves {left:.1%} of their |d|",
+        Said(
+            "trainer / rollout is {:.4f} for the likeliest third of the tokens, {:.4f} and "
+            "{:.4f} for the others".format(*thirds)
+            + f": one quotient for all, which leaves {left:.1%} of their |d|",
+            "训练端 / 采样端：最可能的三分之一 token 为 {:.4f}，其余为 {:.4f} 和 "
+            "{:.4f}".format(*thirds)
+            + f"：全部 token 是同一个商，除掉后 |d| 剩 {left:.1%}",
+        ),
         remedy,
         k,
     )
@@ -72,38 +79,55 @@ def _error(x: Tensor, y: Tensor, k: float) -> float:
     return min(max(four, 2e-4), 0.02)
 
 
-def _meaning(k: float, error: float) -> tuple[str, str, str]:
+FIND = Said(
+    "find what multiplies or divides one side after log-softmax: a length, a loss "
+    "weight, a "
+    "logarithm of another base, or a temperature (it belongs on the logits, before "
+    "log-softmax)",
+    "找出 log-softmax 之后乘除了什么：长度、损失权重、换了底的对数，或温度（温度应作用在 "
+    "logits 上，即 log-softmax 之前）",
+)
+
+
+def _meaning(k: float, error: float) -> tuple[str, Said, Said]:
     """The side that is wrong, what a quotient trainer / rollout of k says, what to do.
 
     A logarithm is named alone only if k tells it from the round numbers beside it.
     """
-    many = (
-        "each logprob of the trainer is that of the rollout multiplied by {:.4g} (or at "
-        "a temperature, if neither side sampled these tokens)"
-    ).format
-    find = (
-        "find what multiplies or divides one side after log-softmax: a length, a loss "
-        "weight, a logarithm of another base, or a temperature (it belongs on the logits, "
-        "before log-softmax)"
-    )
     for side, other, inverse in (("trainer", "rollout", 1), ("rollout", "trainer", -1)):
         for name, (size, rounds) in LOGARITHMS.items():
             if abs(k / size**inverse - 1) > error:
                 continue
-            what = (
+            what = Said(
                 f"the {side}'s logprobs are in {name}, the {other}'s in nats: "
-                f"trainer / rollout is {k:.4f} for every token"
+                f"trainer / rollout is {k:.4f} for every token",
+                f"{CHINESE[side]}的 logprob 以 {name} 计，{CHINESE[other]}以 nat 计：每个 "
+                f"token 的训练端 / 采样端都是 {k:.4f}",
             )
-            remedy = (
+            remedy = Said(
                 f"use nats on both sides: multiply the {side}'s by {1 / size:.4f}, or "
-                f"call log where it calls {name}"
+                f"call log where it calls {name}",
+                f"两侧都用 nat：{CHINESE[side]}的乘以 {1 / size:.4f}，或把 {name} 换成 log",
             )
             near = [r**inverse for r in rounds if abs(k / r**inverse - 1) <= error]
             if near:
-                what += f"; or {many(near[0])}: both lie within the error of the fit"
-                remedy += f"; if they are in nats, {find}"
+                both = Said(
+                    ": both lie within the error of the fit", "：误差范围内两者皆可"
+                )
+                what = joined([what, Said("; or ", "；或者"), _many(near[0]), both])
+                if_nats = Said("; if they are in nats, ", "；若本来就是 nat，")
+                remedy = joined([remedy, if_nats, FIND])
             return side, what, remedy
-    return "trainer", many(k), find
+    return "trainer", _many(k), FIND
+
+
+def _many(k: float) -> Said:
+    return Said(
+        f"each logprob of the trainer is that of the rollout multiplied by {k:.4g} (or at "
+        "a temperature, if neither side sampled these tokens)",
+        f"训练端的每个 logprob 都是采样端的 {k:.4g} 倍（若这些 token 并非任何一侧所采样，也"
+        "可能是温度）",
+    )
 
 
 def clamped(side: str, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Finding, Tensor] | None:
@@ -124,12 +148,24 @@ def clamped(side: str, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Finding, Ten
         return None
     finding = Finding(
         "clamp",
-        f"{n:,} logprobs of the {side} are exactly {bound:.4g} and none is lower: "
-        "they were clamped",
-        f"{n / int(mask.sum()):.2%} of the tokens; the other side gives them "
-        f"{quantile(y[at], 0.5):.4g} in the middle and {y[at].min():.4g} at the lowest",
-        f"take the clamp (clamp, maximum, nan_to_num, a floor on the probability) off the "
-        f"{side}'s logprobs; if a ratio would overflow, bound the log-ratio instead",
+        Said(
+            f"{n:,} logprobs of the {side} are exactly {bound:.4g} and none is lower: "
+            "they were clamped",
+            f"{CHINESE[side]}有 {n:,} 个 logprob 恰为 {bound:.4g}，没有更低的：被 clamp 过",
+        ),
+        Said(
+            f"{n / int(mask.sum()):.2%} of the tokens; the other side gives them "
+            f"{quantile(y[at], 0.5):.4g} in the middle and {y[at].min():.4g} at the lowest",
+            f"占 token 的 {n / int(mask.sum()):.2%}；另一侧给它们的中位数是 "
+            f"{quantile(y[at], 0.5):.4g}，最低 {y[at].min():.4g}",
+        ),
+        Said(
+            "take the clamp (clamp, maximum, nan_to_num, a floor on the probability) off "
+            f"the {side}'s logprobs; if a ratio would overflow, bound the log-ratio "
+            f"instead",
+            f"去掉{CHINESE[side]} logprob 上的 clamp（含 maximum、nan_to_num、概率下限）；"
+            "若怕比值溢出，就限制对数比",
+        ),
         bound.item(),
     )
     return finding, at

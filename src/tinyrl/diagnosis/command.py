@@ -3,136 +3,115 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import numpy as np
-
+from ..said import Language, Said, joined, same
 from .bands import Band
+from .files import FileError, load, printable
+from .finding import LESSONS, NAMES, Finding
+from .kinds import Named, checked
+from .table import HEADS, rows
 from .verdict import Diagnosis, diagnose
 
-MEANING = {
-    "tokens": "real response tokens",
-    "sequences": "responses",
-    "mean": "of d = log p_train - log p_rollout, nats",
-    "mean_abs": "of |d|",
-    "p99_abs": "99th percentile of |d|",
-    "max_abs": "largest |d|",
-    "k1": "mean of -d: KL(rollout || train), noisy",
-    "k2": "mean of d^2 / 2",
-    "k3": "mean of exp(d) - 1 - d: KL(rollout || train)",
-    "seq_mean": "of the sum of d over a response",
-    "seq_mean_abs": "of its size",
-    "seq_max_abs": "its largest size",
-    "seq_per_token": "its size over the length",
-    "ratio_min": "smallest exp(d)",
-    "ratio_max": "largest exp(d)",
-    "clip_fraction": "share of tokens with exp(d) outside 0.8 to 1.2",
-    "ess": "effective sample size of token weights, 1 is full",
-    "ess_seq": "the same of whole responses",
-}
+TITLE = Said("{} (rollout) against {} (trainer)", "{}（采样端）对 {}（训练端）")
+CAPTION = Said(
+    "Causes hold only if the rollout itself sampled these tokens.",
+    "原因只在这些 token 由采样端自己抽出时成立。",
+)
+READING = Said("Reading of K3", "K3 的解读")
+EXPLAINS = Said("explains {} of the sum of |d|", "解释了 |d| 之和的 {}")
+EVIDENCE, REMEDY = Said("evidence", "证据"), Said("remedy", "对策")
+LESSON = Said("lesson {}", "第 {} 课")
+NOTE, LEFT = Said("Note", "注意"), Said("Left", "剩余")
+NONE = Said("None of", "没有发现")
+ONE_ROW = Said(
+    "[T] is read as one response. If it is many, packed, the numbers named seq and the "
+    "search for a wrong prefix mean nothing.",
+    "[T] 按一条回答读。若其实是多条拼接，seq 开头的指标和对前缀的检查都没有意义。",
+)
 
 
-def run(rollout: Path, train: Path, mask: Path | None = None) -> int:
-    """Diagnose two .npy files of logprobs `[B, T]`; prints, and returns the exit code.
+def run(
+    rollout: Path, train: Path, mask: Path | None = None, language: Language = "en"
+) -> int:
+    """Diagnose two files of logprobs `[B, T]`; prints, and returns the exit code.
 
     0 if there was something to read, whatever was found; 2 if not, with the reason on
     stderr. Files are data only: pickled objects are refused.
     """
     try:
-        real = None if mask is None else load(mask)
-        verdict = diagnose(load(rollout), load(train), real)
-    except ValueError as error:
-        names = {"logp_rollout": rollout, "logp_train": train, "mask": mask}
-        message = " ".join(_with_files(str(error), names).split())
-        print(f"tinyrl diagnose: {printable(message)}", file=sys.stderr)
+        a, b = (Named(path, load(path)) for path in (rollout, train))
+        real = None if mask is None else Named(mask, load(mask))
+        packed = a.x.dim() == 1
+        verdict = diagnose(*checked(a, b, real))
+    except FileError as error:
+        print(f"tinyrl diagnose: {error.said.to(language)}", file=sys.stderr)
         return 2
-    show(verdict, rollout, train)
+    show(verdict, rollout, train, language, packed)
     return 0
 
 
-def load(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """The array of one .npy file. `ValueError` says in a line why it cannot be read."""
-    name = printable(path)
-    try:
-        with path.open("rb") as file:
-            if file.read(6) != b"\x93NUMPY":
-                raise ValueError(f"{name} is not a .npy file; write it with numpy.save")
-            file.seek(0)
-            return _array(name, file)
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {name}") from None
-    except IsADirectoryError:
-        raise ValueError(f"{name} is a folder, not a .npy file") from None
-    except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error.strerror or error}") from None
-
-
-def printable(text: Any) -> str:
-    """`text` with `\\n` or `\\x1b` for what would break a line or command a terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
-
-
-def _array(name: str, file: BinaryIO) -> np.ndarray[Any, np.dtype[Any]]:
-    """What numpy reads. It evaluates the header as Python, so that a damaged one may raise
-    nearly anything: SyntaxError, TokenError, TypeError, OverflowError, RecursionError."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a header of Python 2 is read right
-            array: np.ndarray[Any, np.dtype[Any]] = np.load(file, allow_pickle=False)
-            return array
-    except OSError:
-        raise
-    except (ValueError, EOFError, MemoryError) as error:
-        why = str(error).partition("\n")[0] or "it is cut short"
-        if "Object arrays" in why:
-            why = "it holds pickled Python objects"
-    except Exception:
-        why = "its header is damaged; write it again with numpy.save"
-    raise ValueError(f"{name} cannot be read: {printable(why)}")
-
-
-def show(verdict: Diagnosis, rollout: Path, train: Path) -> None:
-    """Print a verdict with rich."""
+def show(
+    verdict: Diagnosis, rollout: Path, train: Path, language: Language, packed: bool = False
+) -> None:
+    """Print a verdict, in lines that lose nothing however narrow the terminal is."""
+    from rich.cells import cell_len
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    console = Console()
-    names = f"{printable(rollout.name)} (rollout) against {printable(train.name)} (trainer)"
-    table = Table(
-        title=escape(names),
-        caption="Causes hold only if the rollout itself sampled these tokens.",
-    )
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    table.add_column("", style="dim")
-    for name, value in verdict.mismatch.table():
-        table.add_row(name, value, MEANING.get(name, ""))
-    console.print(table)
-    console.print(f"\n[bold]Reading of K3[/]: {escape(_reading(verdict.band))}")
+    from ..wrapping import put
+
+    console = Console(highlight=False)
+    names = printable(rollout.name), printable(train.name)
+    put(console, "", TITLE.to(language).format(*names), 0)
+    console.print()
+    table = [(name, value, said.to(language)) for name, value, said in rows(verdict)]
+    table.insert(0, tuple(head.to(language) for head in HEADS))  # type: ignore[arg-type]
+    wide = max(cell_len(value) for _, value, _ in table)
+    for i, (name, value, meaning) in enumerate(table):
+        head = name + " " * (15 - cell_len(name) + wide - cell_len(value)) + value
+        put(console, head, meaning, 17 + wide, "bold" if i == 0 else "")
+    console.print()
+    put(console, "", CAPTION.to(language), 0, dim=True)
+    for title, text in paragraphs(verdict, packed):
+        label, inner = title.to(language), title.en.startswith("   ")
+        if not inner:
+            console.print()
+            label += "：" if language == "zh" else ": "
+        put(console, label, text.to(language), 12 if inner else 3, "bold" * (not inner))
+
+
+def paragraphs(verdict: Diagnosis, packed: bool) -> list[tuple[Said, Said]]:
+    """Heads and texts below the table; an inner one, of a finding, begins with blanks."""
+    said = [(READING, _reading(verdict.band))]
     for i, found in enumerate(verdict.findings, 1):
-        console.print(f"\n[bold]{i}. {found.cause}[/]: {escape(found.what)}.")
-        console.print(f"   explains {found.share} of the sum of |d|", highlight=False)
-        console.print(f"   [dim]evidence[/] {escape(found.evidence)}")
-        console.print(f"   [dim]remedy[/]   {escape(found.remedy)}")
+        said += _finding(i, found)
     if not verdict.findings:
-        console.print(
-            "\nNone of: shift by one, exact zeros, first tokens only, constant offset, "
-            "scale, clamp."
-        )
-    console.print(f"\n[bold]Left[/]: {escape(verdict.rest)}.")
+        said.append((NONE, joined([joined(NAMES.values(), ", ", "、"), Said(".", "。")])))
+    notes = [*verdict.notes] + [ONE_ROW] * packed
+    said += [(NOTE, _ended(note)) for note in notes]
+    return [*said, (LEFT, _ended(verdict.rest))]
 
 
-def _reading(band: Band) -> str:
-    return f"{band.reading}." + (f" [{band.source}]" if band.source else "")
+def _finding(i: int, found: Finding) -> list[tuple[Said, Said]]:
+    name, lesson = NAMES[found.cause], LESSONS[found.cause]
+    head = Said(
+        f"{i}. {found.cause} ({LESSON.en.format(lesson)})",
+        f"{i}. {name.zh}（{LESSON.zh.format(lesson)}）",
+    )
+    share = Said(*(e.format(s) for e, s in zip(EXPLAINS, found.share, strict=True)))
+    if found.beside is not None:
+        share = joined([share, found.beside], "; ", "；")
+    parts = ((same(""), share), (EVIDENCE, found.evidence), (REMEDY, found.remedy))
+    inner = [(Said("   " + h.en, "   " + h.zh), text) for h, text in parts]
+    return [(head, _ended(found.what)), *inner]
 
 
-def _with_files(message: str, names: dict[str, Path | None]) -> str:
-    said = [
-        f"{name} is {printable(path)}"
-        for name, path in names.items()
-        if path and name in message
-    ]
-    return message + (f" ({'; '.join(said)})" if said else "")
+def _reading(band: Band) -> Said:
+    source = f" [{band.source.en}]", f"[{band.source.zh}]"
+    end = source if band.source.en else ("", "")
+    return Said(f"{band.reading.en}.{end[0]}", f"{band.reading.zh}。{end[1]}")
+
+
+def _ended(text: Said) -> Said:
+    """With a full stop."""
+    return Said(text.en.rstrip(".") + ".", text.zh.rstrip("。") + "。")

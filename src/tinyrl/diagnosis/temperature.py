@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .signatures import Finding
+from ..said import Said
+from .finding import Finding
 from .statistics import enough, logit, quantile, rank_correlation
+
+NOISY = 1.02
+"""What noise may move a bound on beta by."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +58,37 @@ def scale(a: Tensor, b: Tensor, mask: Tensor) -> tuple[Finding, Line] | None:
         return None
     if not 0.02 < abs(math.log(line.slope)) < math.log(20):
         return None
+    low, high = _ends(line.low / NOISY, line.high * NOISY)
+    about = f"{line.beta:.{max(2, len(low.partition('.')[2]))}f}"
+    way = "steeper" if line.slope > 1 else "flatter"
     finding = Finding(
         "scale",
-        f"a temperature on one side only: T_rollout / T_train is about {line.beta:.2f}, "
-        f"between {line.low:.2f} and {line.high:.2f}",
-        f"the odds of the tokens lie on a line of slope {line.slope:.2f}, which explains "
-        f"{line.explained:.0%} of their difference; {line.consistent:.1%} of the tokens "
-        "are possible under a pure temperature",
-        "divide the trainer's logits by the sampler's temperature, or sample at 1. If this "
-        "stays, compare versions: weights that grew sharper look much the same",
+        Said(
+            f"a temperature on one side only: T_rollout / T_train is about {about}, "
+            f"between {low} and {high}",
+            f"只有一侧用了温度：T_rollout / T_train 约为 {about}，在 {low} 和 {high} 之间",
+        ),
+        Said(
+            f"{line.consistent:.1%} of the tokens are possible under that temperature and "
+            f"nothing else; one line for the odds of all, {way} than equal, takes "
+            f"{line.explained:.0%} of their difference away",
+            f"仅凭这个温度，{line.consistent:.1%} 的 token 就都说得通；对全部 token 的对数"
+            f"几率拟合一条直线（比相等时更{'陡' if way == 'steeper' else '平'}），去掉了差"
+            f"异的 {line.explained:.0%}",
+        ),
+        Said(
+            "divide the trainer's logits by the sampler's temperature, or sample at 1. If "
+            "this stays, compare versions: weights that grew sharper look much the same",
+            "训练端的 logits 除以采样温度，或在温度 1 下采样。若还在，就比较权重版本：变"
+            "尖锐的权重看上去差不多",
+        ),
         line.beta,
+        beside=Said(
+            "what one line for all tokens leaves is expected of a temperature, which moves "
+            "each by its rivals: no second fault is needed for it",
+            "一条直线剩下的部分，单凭温度也会有：每个 token 移动多少取决于其他候选，不必"
+            "再找第二个原因",
+        ),
     )
     return finding, line
 
@@ -110,3 +135,12 @@ def beta_bounds(x: Tensor, y: Tensor, slope: float) -> tuple[float, float]:
     low = quantile(below, 0.98) if len(below) >= 20 else 0.0 if slope < 1 else 1.0
     high = quantile(above, 0.02) if len(above) >= 20 else 1.0 if slope < 1 else math.inf
     return min(low, high), max(low, high)
+
+
+def _ends(low: float, high: float) -> tuple[str, str]:
+    """Both, with as many digits as it takes to tell them apart; at least two."""
+    for digits in range(2, 7):
+        ends = f"{low:.{digits}f}", f"{high:.{digits}f}"
+        if ends[0] != ends[1]:
+            break
+    return ends

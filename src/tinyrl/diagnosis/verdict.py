@@ -10,14 +10,19 @@ from torch import Tensor
 
 from ..logprobs import check_logps
 from ..metrics import Mismatch, compare, kl_terms
+from ..said import Language, Said, joined
+from . import concentration, sampled
 from .altered import clamped, multiple
 from .bands import Band, band
-from .signatures import Finding, even, exact_zeros, first_tokens, offset, realigned, shift
-from .statistics import coarse, few, mean_ratio_z, minority, rank_correlation
+from .finding import CHINESE, Finding
+from .left import FLOOR, NOTHING, hidden, left
+from .offset import even, offset
+from .sampled import Means, means
+from .signatures import first_tokens, realigned, shift
+from .statistics import coarse, minority
 from .temperature import scale
+from .zeros import exact_zeros
 
-FLOOR = 1e-4
-"""max |d| up to which nothing is looked for: the order of float32 additions gives 1e-5."""
 LEAST = 0.05
 """Share of what is left that a fitted number must take away to be named: one number that is
 fitted to noise takes about 1 / 2n of it, 2% of the 30 tokens that are needed."""
@@ -32,15 +37,46 @@ class Diagnosis:
     """Reading of K3, before any fault is taken away."""
     findings: tuple[Finding, ...]
     """Causes that the evidence supports, the one that explains most first. May be empty."""
-    rest: str
+    notes: tuple[Said, ...]
+    """What else must be known before the numbers are believed. May be empty."""
+    rest: Said
     """What is left when they are taken away, in words."""
+    means: Means
+    """Mean d and mean ratio of all tokens, with errors, before any fault is taken away."""
 
     def __str__(self) -> str:
-        lines = [f"K3 {self.mismatch.k3:.3g}: {self.band.reading}"]
+        return self.text("en")
+
+    def text(self, language: Language) -> str:
+        """All of it but the table, in lines."""
+        words = WORDS[language]
+        lines = [f"K3 {self.mismatch.k3:.3g}{words[0]}{self.band.reading.to(language)}"]
         for found in self.findings:
-            lines.append(f"{found.what} (explains {found.share} of |d|)")
-            lines += [f"  evidence: {found.evidence}", f"  remedy: {found.remedy}"]
-        return "\n".join([*lines, f"rest: {self.rest}"])
+            share = words[1].format(found.share.to(language))
+            lines.append(found.what.to(language) + share)
+            texts = found.evidence, found.remedy
+            heads = words[2:4]
+            lines += [h + t.to(language) for h, t in zip(heads, texts, strict=True)]
+        lines += [words[4] + note.to(language) for note in self.notes]
+        return "\n".join([*lines, words[5] + self.rest.to(language)])
+
+
+WORDS = {
+    "en": (
+        *(": ", " (explains {} of |d|)", "  evidence: ", "  remedy: ", "note: "),
+        "rest: ",
+    ),
+    "zh": ("：", "（解释了 |d| 的 {}）", "  证据：", "  对策：", "注意：", "剩余："),
+}
+TWICE = Said(
+    "equal to the last bit is what one program shows against itself. Two programs that "
+    "compute so are rare: see that it is not one array given twice, and that neither file "
+    "holds the other's numbers (recomputed logprobs written over the engine's, or raw ones "
+    "kept in both)",
+    "逐位相等通常只出现在同一程序与自己相比时，两个程序算得这样一致很少见：请确认没有把同"
+    "一个数组给了两次，也没有一个文件存的其实是另一侧的数（重算的 logprob 覆盖了引擎的，"
+    "或两边存的都是 raw）",
+)
 
 
 @torch.no_grad()
@@ -56,18 +92,20 @@ def diagnose(logp_rollout: Any, logp_train: Any, mask: Any = None) -> Diagnosis:
     `ValueError` as `check_logps` does.
     """
     roll, train, real = check_logps(mask, logp_rollout=logp_rollout, logp_train=logp_train)
-    left = Peel(roll.cpu().double(), train.cpu().double(), real.cpu())
+    peel = Peel(roll.cpu().double(), train.cpu().double(), real.cpu())
     mismatch = compare(roll, train, real)
     if mismatch.max_abs > FLOOR:
-        left.shift()
-        left.multiple()
-        left.clamp()
-        left.first_tokens()
-        left.exact_zeros()
-        left.sampler()
-    ranked = sorted(left.findings, key=lambda found: -found.explains)
+        peel.shift()
+        peel.multiple()
+        peel.clamp()
+        peel.first_tokens()
+        peel.exact_zeros()
+        peel.sampler()
+    ranked = sorted(peel.findings, key=lambda found: -found.explains)
     reading = band(mismatch.k3, mismatch.max_abs)
-    return Diagnosis(mismatch, reading, tuple(ranked), left.reading())
+    notes = (TWICE,) if mismatch.max_abs == 0 else peel.notes()
+    of_all = means((train - roll).cpu().double()[real.cpu()])
+    return Diagnosis(mismatch, reading, tuple(ranked), notes, peel.reading(), of_all)
 
 
 class Peel:
@@ -83,6 +121,7 @@ class Peel:
         """The side whose logprobs are stored in few digits, and their step."""
         self.fitted = False
         """A line for all tokens was taken away: what it leaves of a temperature is left."""
+        self.known: Means | None = None
         self.hidden = False
         """An uneven offset lies over what is left: its size at each token is not known."""
 
@@ -143,46 +182,48 @@ class Peel:
             self._add(replace(off, at_most=True), 1 - 2 * minority(d))
             self.hidden = True
 
-    def reading(self) -> str:
+    def notes(self) -> tuple[Said, ...]:
+        """Whether the rollout sampled what is left, and whether few tokens are what is.
+
+        A line or an uneven offset leaves no ratio of probabilities to ask that of.
+        """
+        named = {found.cause for found in self.findings}
+        if not self.mask.any() or self.fitted or self.hidden or "offset" in named:
+            return ()
+        few = concentration.few(self.a, self.b, self.mask)
+        if few is not None:  # what is left is read without them
+            self.mask = self.mask & ~few.far
+        foreign = sampled.said(self._means())
+        return tuple(x for x in (few and concentration.said(few), foreign) if x)
+
+    def reading(self) -> Said:
         """What is left, in words, and what coarse logprobs hide of it."""
         stored = [
-            f"the {side}'s logprobs are multiples of {step:g}: nothing smaller can be told"
+            Said(
+                f"the {side}'s logprobs are multiples of {step:g}: nothing smaller can be "
+                "told",
+                f"{CHINESE[side]}的 logprob 都是 {step:g} 的倍数：更小的差别看不出来",
+            )
             for side, step in self.steps.items()
         ]
-        return "; ".join([self._left(), *stored])
+        return joined([self._left(), *stored], "; ", "；")
 
-    def _left(self) -> str:
-        a, b, d = self.a[self.mask], self.b[self.mask], self.d[self.mask]
-        n = len(d)
-        if n == 0 or d.abs().max() == 0:
-            return "nothing"
+    def _left(self) -> Said:
+        d = self.d[self.mask]
+        if len(d) == 0 or d.abs().max() == 0:
+            return NOTHING
         if self.hidden:
-            return (
-                f"mean |d| of at least {2 * minority(d) * d.abs().mean():.2g} over {n:,} "
-                "tokens, as the signs tell: the offset differs from token to token and "
-                "hides the rest"
-            )
-        mean, k3 = d.abs().mean().item(), kl_terms(d)[2].mean().item()
-        size = f"mean |d| {mean:.2g}, K3 {k3:.2g} over {n:,} tokens"
-        if d.abs().max() < FLOOR:
-            return f"{size}: the floor of float32"
-        if n < 30:
-            return f"{size}: too few tokens to tell offset, scale or a wrong prefix"
-        if few(a, b):
-            return f"{size}: too few different tokens to tell an offset or a scale"
-        alike = rank_correlation(a, b)
-        if minority(d) > 0.1 and abs(mean_ratio_z(d)) < 10 and alike > 0.6:
-            line = "what one line for all tokens leaves of a temperature, or "
-            return (
-                f"{size}: both signs and a mean ratio near 1, as {line * self.fitted}two "
-                "whole distributions give that differ by rounding, kernels or weights; "
-                "logprobs alone do not tell which"
-            )
-        return (
-            f"{size}: none of the signatures, and more than rounding (rank "
-            f"correlation of the two sides {alike:.2f}, mean d {d.mean():.2g}). Compare "
-            "token ids, rows, positions and weight versions"
-        )
+            return hidden(d)
+        k3 = kl_terms(d)[2].mean().item()
+        sides = self.a[self.mask], self.b[self.mask]
+        return left(*sides, d, k3, self._means(), self.fitted)
+
+    def _means(self) -> Means:
+        """Of what is left; worked out once, when nothing more is taken away."""
+        if self.known is None:
+            step = max(self.steps.values(), default=0.0)
+            self.known = means(self.d[self.mask], step)
+        return self.known
 
     def _moving(self) -> Tensor:
         return (self.a != 0) & (self.b != 0)

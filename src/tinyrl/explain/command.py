@@ -14,9 +14,11 @@ LABELS = {
     "where": Said("where", "位置"),
     "denominator": Said("denominator", "分母"),
     "beside": Said("beside it", "另外"),
-    "ours": Said("as ours", "我们的写法"),
+    "ours": Said("in tinyrl", "tinyrl 写法"),
     "presets": Said("same as", "等同于"),
 }
+UNREAD = Said("not read here", "此处不解读")
+INDENT = 15
 TRAPS = Said("Traps", "陷阱")
 NO_FLAGS = Said("no flags: the defaults", "没有给出选项：默认设置")
 
@@ -36,32 +38,35 @@ def run(framework: str, flags: Sequence[str], tokens: int, language: Language) -
 def show(
     reading: Reading, framework: str, flags: Sequence[str], language: Language
 ) -> None:
-    """Print a reading with rich."""
+    """Print a reading, in lines that lose nothing however narrow the terminal is."""
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+
+    from ..wrapping import put
 
     console = Console(highlight=False)
     release = reading.release
-    console.print(
-        f"[bold]{escape(framework)}[/] {release.version}, {release.date}, "
-        f"{release.repository} at {release.commit[:12]}"
-    )
-    said = " ".join(ascii(word)[1:-1] for word in flags)
-    console.print(escape(said) if said else NO_FLAGS.to(language), style="dim")
+    about = f"{release.version}, {release.date}, {release.repository} at "
+    name = escaped(framework)
+    put(console, name, about + release.commit[:12], len(name) + 1, "bold")
+    said = " ".join(escaped(word) for word in flags)
+    put(console, "", said or NO_FLAGS.to(language), 0, dim=True)
     console.print()
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
     for label, text in rows(reading, framework):
-        table.add_row(label.to(language), escape(text.to(language)))
-    console.print(table)
+        put(console, label.to(language), text.to(language), INDENT, "bold")
     if reading.traps:
-        console.print(f"\n[bold]{TRAPS.to(language)}[/]")
-    traps = Table.grid(padding=(0, 1))
+        console.print()
+        put(console, TRAPS.to(language), "", 0, "bold")
     for i, trap in enumerate(reading.traps, 1):
-        traps.add_row(f"{i}.", escape(trap.to(language)))
-    console.print(traps)
+        put(console, f"{i}.", trap.to(language), 4)
+    if reading.unread:
+        console.print()
+        said = " ".join(escaped(name) for name in reading.unread)
+        put(console, UNREAD.to(language), said, INDENT, "bold")
+
+
+def escaped(word: str) -> str:
+    """`word` in printable ASCII."""
+    return ascii(word)[1:-1]
 
 
 def rows(reading: Reading, framework: str) -> Iterator[tuple[Said, Said]]:

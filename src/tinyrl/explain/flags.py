@@ -30,17 +30,32 @@ class Flag:
 
 
 class Flags(dict[str, Any]):
-    """Values of all flags by name, and which of them were given."""
+    """Values of all flags by name, which of them were given, and what is not read here."""
 
     given: frozenset[str]
+    unread: tuple[str, ...]
 
 
-def parse(framework: str, words: Sequence[str], known: Sequence[Flag]) -> Flags:
-    """`words` of a command line as values; raises `FlagError`."""
+ELSEWHERE = frozenset({"val_kwargs", "critic", "ref", "reward", "reward_model", "data"})
+"""Parts of a path under which a known name means another thing: verl's val_kwargs.top_p."""
+
+
+def parse(
+    framework: str, words: Sequence[str], known: Sequence[Flag], real: Sequence[str] = ()
+) -> Flags:
+    """`words` of a command line, or a whole config, as values; raises `FlagError`.
+
+    A name that is nearly a known one is an error, and any other is left unread. `real`
+    are the framework's own that only look like a known one.
+    """
     flags = {flag.name: flag for flag in known}
     values = Flags({flag.name: flag.default for flag in known})
     given: dict[str, str] = {}
-    for name, text in _pairs(framework, list(words), flags):
+    unread: list[str] = []
+    for name, text in _pairs(framework, list(words), flags, real):
+        if text is None:
+            unread.append(name)
+            continue
         if name in given:
             raise FlagError(f"{name} is given twice: {given[name]!r} and {text!r}")
         given[name] = text
@@ -48,22 +63,32 @@ def parse(framework: str, words: Sequence[str], known: Sequence[Flag]) -> Flags:
             values[name] = flags[name].read(text)
         except ValueError as error:
             raise FlagError(f"{name} must be {error}, not {text!r}") from None
-    values.given = frozenset(given)
+    values.given, values.unread = frozenset(given), tuple(dict.fromkeys(unread))
     return values
 
 
 def _pairs(
-    framework: str, words: list[str], flags: dict[str, Flag]
-) -> Iterator[tuple[str, str]]:
+    framework: str, words: list[str], flags: dict[str, Flag], real: Sequence[str]
+) -> Iterator[tuple[str, str | None]]:
+    """Known names with their text; what is not read here, as it was written, with None."""
     while words:
         word = words.pop(0)
         head, equals, text = word.partition("=")
         dashed = word.startswith("--")
+        if not equals and not dashed and word.endswith(":") and words:  # YAML
+            head, equals, text = word[:-1], ":", words.pop(0)
+        path = head.lstrip("-+~").replace("-", "_").split(".")
+        name = path[-1]
+        if name not in flags or ELSEWHERE & set(path[:-1]):
+            if name not in flags and name not in real:
+                _refuse_near(framework, name, list(flags))
+            if dashed and not equals:  # its values, as far as one can tell
+                while words and not words[0].startswith("--") and "=" not in words[0]:
+                    words.pop(0)
+            yield head, None
+            continue
         if not equals and not dashed:
             raise FlagError(f"{word!r} is no flag: write name=value, or --name value")
-        name = head.lstrip("-+").rpartition(".")[2].replace("-", "_")
-        if name not in flags:
-            raise FlagError(_unknown(framework, name, list(flags)))
         if not equals and flags[name].read is boolean:
             follows = bool(words) and words[0].lower() in YES + NO
             text = words.pop(0) if follows else "true"
@@ -74,10 +99,12 @@ def _pairs(
         yield name, text.strip().strip("'\"")
 
 
-def _unknown(framework: str, name: str, names: list[str]) -> str:
-    near = get_close_matches(name, names, 3, 0.5)
-    hint = f"near it: {', '.join(near)}" if near else f"known: {', '.join(names)}"
-    return f"no flag {name!r} of {framework} is known here; {hint}"
+def _refuse_near(framework: str, name: str, names: list[str]) -> None:
+    """Raise if `name` is a known one misspelt: to leave it out would tell another story."""
+    if near := get_close_matches(name, names, 3, 0.8):
+        raise FlagError(
+            f"no flag {name!r} of {framework} is known here; near it: {', '.join(near)}"
+        )
 
 
 # How values are read. A ValueError says what they must be
@@ -113,6 +140,22 @@ def _finite(text: str) -> float:
     except ValueError:
         return math.nan
     return value if math.isfinite(value) else math.nan
+
+
+def share(text: str) -> float:
+    """A number above 0, at most 1."""
+    value = _finite(text)
+    if not 0 < value <= 1:
+        raise ValueError("a number above 0, at most 1")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
 
 
 def plain(text: str) -> str:

@@ -5,24 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..correction import Correction, Denominator, Mode, Operation, Weight
 from ..objectives import Level
 from ..presets import PRESETS, Loss, Release
-
-Language = Literal["en", "zh"]
-
-
-class Said(NamedTuple):
-    """The same thing said twice."""
-
-    en: str
-    zh: str
-
-    def to(self, language: Language) -> str:
-        """As a reader of `language` wants it."""
-        return self.zh if language == "zh" else self.en
+from ..said import Said
 
 
 class Part(NamedTuple):
@@ -50,6 +38,8 @@ class Reading:
     beside: tuple[Said, ...] = ()
     """What else the flags turn on."""
     traps: tuple[Said, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What was given and is none of this command's business, as it was written."""
 
     def presets(self, framework: str) -> list[str]:
         """Names in `PRESETS` that say the same."""

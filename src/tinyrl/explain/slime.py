@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..presets import SLIME
-from . import slime_mis, traps
+from ..said import Said
+from . import sampling, slime_mis, traps
 from .flags import Flag, FlagError, Flags, above_0, at_least_0, boolean, optional, plain
-from .reading import NOTHING, Reading, Said, Step, combined
+from .reading import NOTHING, Reading, Step, combined
 
 CUSTOM = ("icepop_function", "compute_mis_weights_with_cp")
 FLAGS = [
@@ -23,6 +24,7 @@ FLAGS = [
     Flag("eps_clip", at_least_0, 0.2),
     Flag("eps_clip_high", optional(at_least_0), None),
     *slime_mis.FLAGS,
+    *sampling.SLIME,
 ]
 
 
@@ -162,6 +164,7 @@ def _traps(
                 "所以 slime 不允许 --use-tis 与 --use-rollout-logprobs 同时使用。",
             )
         )
+    yield from sampling.slime(flags)
     yield from _idle(flags, on, mis)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..said import Said
 from . import traps
 from .flags import Flag, FlagError, Flags, above_0, boolean, one_of, optional
-from .reading import Said, Step
+from .reading import Step
 
 LEVELS = ("token", "sequence", "geometric")
 FLAGS = [  # as examples/train_infer_mismatch_helper/mis.yaml has them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .reading import Said
+from ..said import Said
 
 STEADY = 1.01
 """The example of a product: every token's ratio is this much."""

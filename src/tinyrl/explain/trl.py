@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from ..objectives import Level
 from ..presets import TRL
-from . import traps
+from ..said import Said
+from . import sampling, traps
 from .flags import Flag, FlagError, Flags, above_0, at_least_0, boolean, one_of, optional
-from .reading import NOTHING, Reading, Said, Step, combined
+from .reading import NOTHING, Reading, Step, combined
 
 MODES = tuple(f"{at}_{how}" for at in ("token", "sequence") for how in ("mask", "truncate"))
 LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
@@ -25,6 +26,7 @@ FLAGS = [
     Flag("loss_type", one_of(*LOSSES), "dapo"),
     Flag("epsilon", at_least_0, 0.2),
     Flag("epsilon_high", optional(at_least_0), None),
+    *sampling.TRL,
 ]
 
 
@@ -173,6 +175,7 @@ def _traps(flags: Flags, step: Step | None, vllm: bool, tokens: int) -> Iterator
             "重复计算：GRPOTrainer 没有旁路模式。若你自己把旧 logprob 换成采样时的，就要"
             "关掉这个修正。",
         )
+    yield from sampling.trl(flags)
     high = flags["epsilon_high"]
     if flags["loss_type"] == "cispo":
         yield traps.cispo_absolute(flags["epsilon"] if high is None else high)

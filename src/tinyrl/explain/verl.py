@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from ..correction import Denominator
 from ..objectives import Level
 from ..presets import VERL, Loss
+from ..said import Said
 from . import traps
 from .flags import Flags
-from .reading import LEVEL, NOTHING, Part, Reading, Said, Step, combined
+from .reading import LEVEL, NOTHING, Part, Reading, Step, combined
 from .verl_flags import Rejection, Weight, rejections, weight
 from .verl_traps import Case, warnings
 

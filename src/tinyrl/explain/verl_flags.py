@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from . import sampling
 from .flags import Flag, FlagError, Flags, at_least_0, boolean, one_of, optional, plain
 
 AGGREGATIONS = (
@@ -27,6 +28,7 @@ FLAGS = [
     Flag("loss_agg_mode", one_of(*AGGREGATIONS), "token-mean"),
     Flag("clip_ratio_low", at_least_0, 0.2),
     Flag("clip_ratio_high", at_least_0, 0.2),
+    *sampling.VERL,
 ]
 REJECTIONS = (
     *(f"{at}_{k}" for at in ("token", "seq_sum", "seq_mean") for k in ("k1", "k2", "k3")),

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import traps
+from ..said import Said
+from . import sampling, traps
 from .flags import Flags
-from .reading import Said
 from .verl_flags import Rejection, Weight
 
 
@@ -50,6 +50,7 @@ def warnings(case: Case, tokens: int) -> Iterator[Said]:
         yield traps.denominators()
     if computed is not None:
         yield _metrics(computed)
+    yield from sampling.verl(flags)
     yield from _losses(flags)
     yield from _idle(case)
 
