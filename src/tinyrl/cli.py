@@ -131,11 +131,10 @@ def diagnose(
     lang: Lang = None,
 ) -> None:
     """Say how far two policies' logprobs are apart, and why."""
-    from tinyrl.course.interview.asked import speak
     from tinyrl.course.words import language
     from tinyrl.diagnosis import command
 
-    speak(lang)
+    _speak(lang)
     raise typer.Exit(command.run(rollout, train, mask, language()))
 
 
