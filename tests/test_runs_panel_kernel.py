@@ -68,7 +68,7 @@ def learner():
 
 
 def test_it_trains_while_cells_are_executed_and_stops_when_told(learner: Learner) -> None:
-    picture, live = learner.execute(START).outputs
+    picture, _saved, live = learner.execute(START).outputs
     assert picture.data["image/png"].startswith("iVBORw0KGgo")
     assert "application/vnd.jupyter.widget-view+json" in live.data
     run, cancel = learner.told(IDS).split()
