@@ -536,7 +536,7 @@ panel(int4.logp_rollout, new, int4.mask)
 # 2. 同一串 token、同一份权重，两边算出的 logprob 也不会自动相等，这就是 logprob 不一致（logprob mismatch）。
 # 3. token 级差：delta = logp_train − logp_rollout，正值表示训练端认为该 token 更可能。
 # 4. 加法顺序不同就足以让 FP32 的最后几位不同；形状无关的 kernel 可以让差值严格为 0。
-# 5. 差异分数值类（格式、kernel）与语义类（温度、位置、旧权重）；单看大小分不清，要看它的形状。
+# 5. 差异分数值类（格式、kernel）与语义类（温度、位置、旧权重）；单看大小分不清，要看差值在各 token 上的分布形态。
 # 6. 比值 ratio = exp(logp_new − logp_old)：加性的误差经指数变成乘性的误差，而且正负不对称。
 # 7. 序列级差是逐 token 之和：随机误差按 √T 增长，带符号的偏差按 T 增长。
 # 8. 重要性权重的分母必须属于真正采样的策略；裁剪的中心应是训练端更新前自己算的值。两侧一致时二者相同。

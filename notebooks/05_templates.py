@@ -578,8 +578,9 @@ claim("faults whose inputs look like another's (control: whose |delta| does)",
 # <details><summary>Prompt tokens are in GRPO's loss and the reward rises all the same.
 # Why?</summary>
 #
-# In a group the prompt's gradients cancel while old and new policy agree; the gradient is
-# only shorter, which Adam hardly notices. A KL term, later mini-batches or SFT do not forgive.
+# In a group, with a mean over tokens, the prompt's gradients cancel while old and new policy
+# agree; the gradient is only shorter, which Adam hardly notices. A KL term, later mini-batches
+# or SFT do not forgive.
 # </details>
 #
 # <details><summary>97 % of responses count as cut off, at any limit. First suspicion?</summary>
@@ -611,7 +612,7 @@ claim("faults whose inputs look like another's (control: whose |delta| does)",
 # 4. 文本不等于 ids：截断的回答经文本往返会多出结束符，BPE 会把两个 token 合成一个。
 # 5. 右侧填充不会出错；左侧填充和打包必须遮住填充和相邻的对话；按列编号只伤害可学习的位置编码。
 # 6. RoPE 下整体平移毫无影响，只平移回答部分则全毁；可学习的位置编码两种都毁。
-# 7. prompt 计入 GRPO 损失：首次更新时梯度方向不变、只是变短；有 KL 项或采样策略较旧时方向也错。
+# 7. prompt 计入按 token 平均的 GRPO 损失：首次更新时梯度方向不变、只是变短；有 KL 项或采样策略较旧时方向也错。
 # 8. 填充位的 0.0 被当成“概率为 1”，会凭空产生 KL；对所有 token 相同的分母只缩放梯度（SGD 步长随之变，Adam 几乎不变）；各回答不同则会改变方向。
 # 9. pad 与 eos 共用同一个 id、又按 id 屏蔽，模型学不会停；只认一个结束符，正常回答会被当成截断。
 # 10. 截断的回答记 0 分是惩罚，从损失和组均值中都剔除才是忽略；十六种错误按批次比对输入就能分清。

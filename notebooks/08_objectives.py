@@ -557,7 +557,7 @@ reveal("08.lone", most[(share > 0.3) + (share > 0.8)])  # T = 1.5 was last
 #
 # <details><summary>A clip fraction above 0 before the first update. What does it tell?</summary>
 #
-# That old and new logprobs come of two different computations. With recomputed ones it is
+# That old and new logprobs come from two different computations. With recomputed ones it is
 # exactly 0 there, in the first mini-batch.
 # </details>
 #

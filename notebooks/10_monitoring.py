@@ -178,8 +178,7 @@ for name in ("FP32, FP32", "BF16, BF16", "INT4 weights"):
 #
 # The last column is the same formula in float32, where $e^\delta$ near 1 has steps of 1.2e-7.
 # For the FP32 pair it prints rounding noise, with either sign. In float64, by `expm1`, a K3
-# of 1e-9 is a number like any other, thousands of times the FP32 pair's. If *your* dashboard
-# shows 1e-9, look how it was computed.
+# of 1e-9 is a number like any other.
 #
 # ## A mean, a percentile, the largest
 #
@@ -221,8 +220,6 @@ plt.show()
 #   tails (formats), a spike at the end (bookkeeping). Its mean is near 1 under any fault
 #   that reports the probabilities it sampled with, and cuts nothing:
 #   $E_\mu[\pi / \mu] = 1$ if $\mu$ can sample all that $\pi$ can.
-#
-# A dashboard needs one of each kind, at the level of tokens and of sequences.
 #
 # ## How sure is a number?
 #
@@ -539,12 +536,12 @@ print("\n".join(textwrap.fill(f"{word}: {says}", 88, subsequent_indent="   ")
 # %% [markdown]
 # Sources were read in August 2026. Before two dashboards are compared, three questions: of
 # which ratio (old / rollout, new / old, or both); before or after the correction; over tokens
-# or over responses. Two teams with "the same chi2_seq" can differ as much as above.
+# or over responses.
 #
 # ## The panel
 #
-# Two arms to begin with, trained here on two seeds: a healthy one, and one whose rollouts
-# come from weights of eight steps ago. Look at **reward while training** beside **pass rate
+# Two arms, trained here on two seeds: a healthy one, and one whose rollouts come from
+# weights of eight steps ago. Look at **reward while training** beside **pass rate
 # at the end**: the log of the stale arm shows what an *older* policy earned.
 
 # %% tags=["anchor:panel"]
@@ -565,6 +562,14 @@ RunsPanel(policy, task, runs=compared, base=two["healthy"], seeds=2)
 # mismatch *over steps*. Add arms: top-p 0.9 (its two pass rates lie apart, its K3 is small and
 # steady), INT4 (the other way round: alarming K3, little harm), a correction for the stale one
 # (lesson 09).
+#
+# ## For your own stack
+#
+# - Log old / rollout and new / old apart, before any correction: quantiles, share outside the
+#   clip by side, ESS. Write to each metric which ratio it is of.
+# - Beside them, of tokens and of sequences: mean, 99th percentile and largest |delta|, and K3
+#   in float64. Intervals resample responses.
+# - No alarm is no proof: every so many steps, evaluate on the stack that serves.
 #
 # ## Check yourself
 #

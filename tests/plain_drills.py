@@ -165,6 +165,11 @@ def equal(text: str) -> int:
     return sum(len(set(group)) == 1 for group in re.findall(r"\b[01]{4}\b", text))
 
 
+def skewed(w: float, b: float, x: float, y: float, minus: bool) -> float:
+    b = -b if minus else b
+    return sigmoid(w * y + b) - sigmoid(w * x + b)
+
+
 def series(d: float) -> float:
     return sum(d**k / math.factorial(k) for k in range(2, 9))
 
@@ -189,9 +194,7 @@ def gspo_stopped(n: N) -> int:
 
 
 ANSWERS: dict[str, Callable[[N, str], float]] = {
-    "skewed_feature": lambda n, _: (
-        sigmoid(n[2] * n[5] + n[3]) - sigmoid(n[2] * n[4] + n[3])
-    ),
+    "skewed_feature": lambda n, text: skewed(*n[2:6], "−" in text),
     "clipped_before_any_update": lambda n, _: mean([outside(x, 0.8, 1.2) for x in n[:-2]]),
     "calm_loss": lambda n, _: calm(n),
     "reward_gap": lambda n, _: scores(n),

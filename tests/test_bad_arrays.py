@@ -160,7 +160,7 @@ HEADERS = {
     "void": (described(descr="'|V8'"), "must hold numbers"),
     "complex": (described("(1, 3)", "'<c16'"), "must hold numbers"),
     "no dimension": (described("()"), r"must be \[B, T\]"),
-    "no token": (described("(0, 99999999)"), "is empty"),
+    "no token": (described("(0, 99999999)"), "at least one token"),
     "integers": (described(descr="'<i8'"), "must hold floats"),
 }
 
@@ -228,4 +228,4 @@ def test_any_damage_to_a_file_gives_an_array_or_a_reason(valid, flips, length):
         array = load(path)
     except ValueError:
         return
-    assert isinstance(array, np.ndarray)
+    assert isinstance(array, torch.Tensor)

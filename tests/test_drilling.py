@@ -96,6 +96,8 @@ def test_a_rubric_is_worth_what_its_points_weigh() -> None:
 def test_groups_take_turns() -> None:
     first = [card.group for card in cards()[:8]]
     assert first == [*GROUPS], "a short sitting touches all of them"
+    assert {card.kind for card in cards()[:3]} == {*KINDS}, "and has every kind"
+    assert [card.key for card in cards(kinds=["open"])[:2]] == ["open:I-01", "open:II-01"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from tinyrl.course.interview import mock, questions, reviews
 from tinyrl.course.interview.answers import Part
 from tinyrl.course.interview.cards import AGAIN
 from tinyrl.course.interview.questions import TITLES
+from tinyrl.course.interview.terminal import ON
+from tinyrl.course.words import Words
 
 BANK = questions.load()
 
@@ -54,8 +56,8 @@ class Script:
         if not last:
             self.pause()
 
-    def pause(self) -> None:
-        pass
+    def pause(self, prompt: Words = ON) -> None:
+        self.say(prompt)
 
     def ask(self, prompt: object) -> str:
         if not self.answers:
@@ -76,6 +78,7 @@ def test_the_report_leads_back_to_what_went_badly(monkeypatch: pytest.MonkeyPatc
     section = BANK[card.name].sections[0]
     assert f"notebooks/{section.notebook}.ipynb: {section.heading}" in text
     assert BANK[card.name].en.answer in text, "at the end, not while the clock runs"
+    assert f"{mock.ANSWERS}\n{mock.TO_READ}" in text, "no next question comes"
     assert f"{card.group:>4}, {TITLES[card.group]}: 0% of the points" in text
     assert reviews.recall()[0].rating == AGAIN
 
@@ -95,8 +98,8 @@ def test_weak_groups_are_gone_over_again_and_only_these() -> None:
     text = "\n".join(script.shown)
     assert f"   I, {TITLES['I']}: 80% of the points, questions: 2" in text
     assert f"  VI, {TITLES['VI']}: 60% of the points, questions: 2" in text
-    read = {line.strip() for line in script.shown if "notebooks/" in line}
-    assert read == {"notebooks/07.ipynb: c", "notebooks/10.ipynb: e"}
+    read = {line for line in text.splitlines() if "notebooks/" in line}
+    assert read == {"- notebooks/07.ipynb: c", "- notebooks/10.ipynb: e"}
     answers = [q.key for q in (well, slip, bad) if q.en.answer in text]
     assert answers == ["I-04", "VI-04"]
     script = Script()
@@ -107,7 +110,7 @@ def test_weak_groups_are_gone_over_again_and_only_these() -> None:
 
 def test_one_may_leave_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hasty(Script):
-        def pause(self) -> None:
+        def pause(self, prompt: Words = ON) -> None:
             raise mock.Left
 
     script = Hasty("0")

@@ -24,7 +24,7 @@ from rich.console import Console
 from tinyrl.course.interview import reviews
 from tinyrl.course.interview.answers import Part
 from tinyrl.course.interview.terminal import OVER, SPEAK, Left, Terminal, _clock
-from tinyrl.course.interview.wrapping import broken
+from tinyrl.course.interview.wrapping import broken, fitted
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,16 @@ def test_chinese_lines_are_broken_where_chinese_may_be() -> None:
     assert "KV cache" in broken("把 KV cache 存成 FP8，每个数都会被舍入", 20).replace(
         "  \n", ""
     )
+
+
+def test_what_is_said_in_chinese_is_broken_and_a_table_is_not() -> None:
+    weak = "目前薄弱：IV 数值格式、kernel 与系统（0/4 已掌握），VII 监控、修正与评测。"
+    told = "\n  两列   各自对齐\nplain words, wider than the screen, are left alone"
+    rows = [*fitted(weak + told, 40)]
+    assert rows[-2:] == told.split("\n")[1:]
+    assert "".join(rows[:-2]).replace(" ", "") == weak.replace(" ", "")
+    assert len(rows) == 4
+    assert 34 < cell_len(rows[0]) <= 40, "no half line"
 
 
 def test_a_paste_in_another_encoding_is_asked_again() -> None:

@@ -73,7 +73,11 @@ def _form(array: Named) -> None:
             "里是大于 0 的整数：是 token id 吗？请给这些 token 的 logprob",
         )
     if not x.is_floating_point():
-        array.x = x.float()
+        raise array.wrong(
+            "must hold floats: these whole numbers are no logprobs, or lost what stood "
+            "behind the point",
+            "应为浮点数：这些整数不是 logprob，或者小数部分已丢失",
+        )
 
 
 def _zeros_and_ones(x: Tensor) -> bool:

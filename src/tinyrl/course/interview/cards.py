@@ -50,13 +50,14 @@ def named(group: str) -> str:
 def cards(groups: Sequence[str] = GROUPS, kinds: Sequence[Kind] = KINDS) -> list[Card]:
     """All cards of some groups: the groups take turns, and in each the kinds.
 
+    Each group begins with another kind, so that a short sitting has all of them.
     The choice that comes with an open question is that of another one, half a group on:
     it would give the answer away.
     """
     bank = questions.load().values()
     numeric = _numeric() if "numeric" in kinds else []
     decks = []
-    for group in groups:
+    for first, group in enumerate(groups):
         names = [q.key for q in bank if q.group == group]
         half = len(names) // 2
         rows: dict[Kind, list[str]] = {
@@ -65,11 +66,12 @@ def cards(groups: Sequence[str] = GROUPS, kinds: Sequence[Kind] = KINDS) -> list
             "numeric": [name for name, of in numeric if of == group],
         }
         turns = range(max(map(len, rows.values())))
+        start = first % len(KINDS)
         decks.append(
             [
                 Card(kind, rows[kind][i], group)
                 for i in turns
-                for kind in KINDS
+                for kind in KINDS[start:] + KINDS[:start]
                 if kind in kinds and i < len(rows[kind])
             ]
         )

@@ -50,6 +50,7 @@ POINTS = Words(
 )
 SOLID = Words(en="No group below {:.0%}.", zh="没有低于 {:.0%} 的题组。")
 ANSWERS = Words(en="Full answers to what you missed:", zh="未答好的题目的参考解答：")
+TO_READ = Words(en="Enter to read them:", zh="按回车查看：")
 AGAIN = Words(en="Go over again:", zh="需要重温：")
 
 
@@ -173,15 +174,15 @@ def report(asked: list[Asked], terminal: Terminal) -> None:
         terminal.say(str(SOLID).format(WEAK))
     else:
         terminal.say(AGAIN, style="bold")
-    missed = [a for a in asked if a.group in weak and a.missed]
-    for place in dict.fromkeys(place for a in missed for place in a.places):
-        terminal.say(f"  notebooks/{place}")
+        missed = [a for a in asked if a.group in weak and a.missed]
+        places = dict.fromkeys(place for a in missed for place in a.places)
+        terminal.show("\n".join(f"- notebooks/{place}" for place in places))
     if any(a.question is not None and a.missed for a in asked):
         terminal.say(f"\n{ANSWERS}", style="bold")
     missed_open = [a.question for a in asked if a.question is not None and a.missed]
     for i, question in enumerate(missed_open, 1):
         if i == 1:
-            terminal.pause()
+            terminal.pause(TO_READ)
         text = question.text(language())
         terminal.rule(text.question)
         terminal.pages(answers.open_parts(question, text), last=i == len(missed_open))

@@ -22,7 +22,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from tinyrl.course.interview.answers import Part
-from tinyrl.course.interview.wrapping import broken
+from tinyrl.course.interview.wrapping import broken, fitted
 from tinyrl.course.printing import console
 from tinyrl.course.words import Words, language, set_language
 
@@ -60,7 +60,8 @@ class Terminal:
             self.say(NO_HAN.format(self.console.encoding), style="yellow")
 
     def say(self, text: object, style: str = "") -> None:
-        self.console.print(str(text), style=style, markup=False)
+        shown = "\n".join(fitted(str(text), self.console.width))
+        self.console.print(shown, style=style, markup=False)
 
     def show(self, markdown: str, indent: int = 2) -> None:
         for i, page in enumerate(self._split(markdown, indent)):
@@ -130,9 +131,9 @@ class Terminal:
         if termios is not None and sys.stdin.isatty():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    def pause(self) -> None:
+    def pause(self, prompt: Words = ON) -> None:
         """Let somebody at a screen read before more comes."""
-        while self.live and self.ask(ON).lower() not in ("", *SKIPPING):
+        while self.live and self.ask(prompt).lower() not in ("", *SKIPPING):
             self.say(ONLY)
 
     def spoken(self, seconds: int) -> float:

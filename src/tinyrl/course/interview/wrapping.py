@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 
+from tinyrl.wrapping import PIECE, lines
+
 HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
-# What may stand on a line of its own: a Han sign with the marks after it, or a word.
-PIECE = re.compile(
-    r"[“（]*[\u4e00-\u9fff][，。；：、！？”）…]*|[^\s\u4e00-\u9fff]+|\s+", re.ASCII
-)
 PREFIX = re.compile(r"(?:\s*(?:- |\d+\. |> |#+ ))?")
 
 
 def broken(markdown: str, width: int) -> str:
     """Markdown whose Chinese lines are at most `width` cells wide."""
-    lines = markdown.splitlines()
-    return "\n".join(_broken(x, width) if HAN.search(x) else x for x in lines)
+    rows = markdown.splitlines()
+    return "\n".join(_broken(x, width) if HAN.search(x) else x for x in rows)
+
+
+def fitted(text: str, width: int) -> Iterator[str]:
+    """Plain text by lines: Chinese ones that are too wide in several."""
+    for line in text.split("\n"):
+        wide = HAN.search(line) and cell_len(line) > width
+        yield from lines(line, width) if wide else [line]
 
 
 def _broken(line: str, width: int) -> str:

@@ -64,8 +64,8 @@ def task(
 
 
 def uniform(generator: random.Random, low: float, high: float, digits: int = 2) -> float:
-    """A number with so many decimals."""
-    return round(generator.uniform(low, high), digits)
+    """A number with so many decimals, and no minus before a 0."""
+    return round(generator.uniform(low, high), digits) + 0.0
 
 
 def signed(generator: random.Random, low: float, high: float, digits: int = 2) -> float:

@@ -27,14 +27,15 @@ def skewed_feature(generator: random.Random) -> Task:
     """A classifier whose server computes a feature in another way."""
     w, b = uniform(generator, 0.5, 2, 1), signed(generator, 0.1, 1, 1)
     x, y = uniform(generator, -1, 1, 1), uniform(generator, -1, 1, 1)
+    line = f"z = {w} x {'+' if b > 0 else '−'} {abs(b)}"
     trained, served = (_positive(w * at + b) for at in (x, y))
     answer = served - trained
     return task(
         Words(
-            en=f"A classifier says p = 1 / (1 + exp(-z)) with z = {w} x + ({b}). In "
+            en=f"A classifier says p = 1 / (1 + exp(-z)) with {line}. In "
             f"training a feature was x = {x}; the server computes the same one as "
             f"x = {y}. By how much does p change, served minus trained?",
-            zh=f"分类器给出 p = 1 / (1 + exp(-z))，z = {w} x + ({b})。"
+            zh=f"分类器给出 p = 1 / (1 + exp(-z))，{line}。"
             f"训练时某特征 x = {x}，线上算出来却是 x = {y}。"
             "p 变化多少（线上减训练）？",
         ),
