@@ -175,7 +175,7 @@ predict("12.mirror", "Which turns PPO's gradient more?", ["1.2", "0.8"])
 # %% tags=["anchor:five"]
 cosine = {}
 for T in ("1.2", "0.8"):
-    one = changed(FP32, {"sampler.temperature": T})
+    one = changed(FP32, {"sampler.temperature": float(T)})
     drawn = [answered(policy, task, task.prompts(32, noise(k)), one,
                       noise(k + 1)) for k in (10, 12, 14)]
     k3 = mean(compare(g.x.logp_rollout, g.logp, g.mask).k3 for g in drawn)

@@ -60,7 +60,7 @@ def test_what_a_button_changes_is_in_sight_at_every_width(opened: Lab) -> None:
             verdict = panel.locator(".tinyrl-verdict b")
             before = verdict.inner_text()
             panel.get_by_role("button", name="positions off by one").click()
-            expect(verdict).not_to_have_text(before)
+            expect(verdict).not_to_have_text(before, timeout=30_000)
             page.wait_for_timeout(400)
             opened.shoot(f"panel-{width}")
             for part in (".tinyrl-bar", ".tinyrl-verdict", ".tinyrl-image"):
